@@ -32,11 +32,12 @@ install: build
 	@cmake --install $(BUILD) --prefix $(PREFIX)
 
 deb: build
+	@scripts/setup.sh deb
 	@cd $(BUILD) && cpack -G DEB
 
 # the Python package, into dist/
-wheel:
-	@scripts/wheel.sh
+wheel: setup-python
+	@scripts/wheel.sh build-venv/bin/python
 
 demo: setup
 	@$(MAKE) ckl

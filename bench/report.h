@@ -75,9 +75,6 @@ void report_free(report *r);
 void report_print_page(const report *r, text *out);
 void report_print_markdown(const report *r, text *out);
 
-/* If the program is stopped in between, the file is as it was before. */
-ckl_status report_write(const text *page, const char *path);
-
 /* What the writers share */
 
 typedef enum report_kind {

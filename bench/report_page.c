@@ -1,9 +1,6 @@
 /* report_page.c - a report as a page of HTML: one file, which reads without its script, on a phone and on paper. */
-#include <errno.h>
 #include <limits.h>
-#include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "bench/report.h"
 
@@ -237,27 +234,4 @@ void report_print_page(const report *r, text *out)
     text_printf(out, "</title>\n<style>\n%s</style>\n</head>\n<body>\n", STYLE);
     report_walk(r, &page, out);
     text_printf(out, "<script>\n%s</script>\n</body>\n</html>\n", SCRIPT);
-}
-
-static bool write_file(const text *page, const char *path)
-{
-    FILE *file = fopen(path, "w");
-    if (!file)
-        return false;
-    bool written = fwrite(text_data(page), 1, page->length, file) == page->length;
-    return (fclose(file) == 0) && written;
-}
-
-ckl_status report_write(const text *page, const char *path)
-{
-    text beside = { 0 };
-    text_printf(&beside, "%s.new", path);
-    bool written = write_file(page, text_data(&beside)) && rename(text_data(&beside), path) == 0;
-    int why = errno;
-    if (!written)
-        unlink(text_data(&beside));
-    text_free(&beside);
-    if (!written)
-        FAIL(CKL_INVALID, "report: %s cannot be written: %s", path, strerror(why));
-    return CKL_OK;
 }

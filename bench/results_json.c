@@ -5,6 +5,7 @@
 #include "base/math.h"
 #include "base/text.h"
 #include "bench/results_json.h"
+#include "lab/file.h"
 
 static json_t *write_member(const result_member *m, const void *object)
 {
@@ -39,16 +40,19 @@ static json_t *write_row(const result_row *row)
     return out;
 }
 
+static int append(const char *data, size_t length, void *words)
+{
+    text_append(words, data, length);
+    return 0;
+}
+
 ckl_status json_write(const json_t *document, const char *path)
 {
-    text beside = { 0 };
-    text_printf(&beside, "%s.new", path);
-    bool written = json_dump_file(document, text_data(&beside), JSON_INDENT(1) | JSON_REAL_PRECISION(6)) == 0 &&
-                   rename(text_data(&beside), path) == 0;
-    text_free(&beside);
-    if (!written)
-        FAIL(CKL_INVALID, "results: %s cannot be written", path);
-    return CKL_OK;
+    text words = { 0 };
+    json_dump_callback(document, append, &words, JSON_INDENT(1) | JSON_REAL_PRECISION(6));
+    ckl_status status = file_write("results", path, &words);
+    text_free(&words);
+    return status;
 }
 
 ckl_status results_write_json(const results *r, const char *path)

@@ -1,4 +1,4 @@
-/* sweep.c - plans that differ in their config alone, on the same memory. */
+/* sweep.c - plans of one problem on the same memory: configs of a file, or all implementations of the operator. */
 #include "bench/sweep.h"
 
 #include <math.h>
@@ -8,10 +8,12 @@
 #include "base/heap.h"
 #include "base/math.h"
 #include "bench/entrant.h"
+#include "bench/limits.h"
 
 enum { CONFIGS_MAX = 512 };
 
-static const double SECONDS_EACH = 0.03; // of sampling, that each config has at least
+/* Of sampling: what each config has at least, and what implementations share. */
+static const double SECONDS_EACH = 0.03, SECONDS_OF_LADDER = 3;
 
 /* One row of the result: a config of ours or a variant of the peer. */
 typedef struct trial {
@@ -25,7 +27,7 @@ typedef struct trial {
 typedef struct sweep {
     test_case *c;
     const char *impl; // of configs that name none
-    check k;          // its plan is lent by the trial under check
+    check k;
     rotation memory;
     trial trials[CONFIGS_MAX + PEER_FINALISTS + 1];
     int count;
@@ -38,7 +40,7 @@ static void report_skipped(const char *config, const char *why)
     printf("skipped  %s: %s\n", config, why);
 }
 
-/* Plans with a config; keeps the trial only if its result is right. */
+/* Plans with a config, or an implementation's name; keeps the trial only if its result is right. */
 static ckl_status try_config(const char *config, void *user)
 {
     sweep *s = user;
@@ -120,43 +122,32 @@ static void print_trials(sweep *s, const conditions *seen)
     }
 }
 
-static ckl_status race_trials(sweep *s, const race_options *options)
+static ckl_status race_trials(sweep *s, const race_options *options, double seconds_min, conditions *seen)
 {
     contestant *contestants = heap_alloc((size_t)s->count, sizeof *contestants);
     for (int i = 0; i < s->count; i++)
         contestants[i] = s->trials[i].plan ? own_contestant(&s->trials[i].own) : peer_contestant(&s->trials[i].peer);
     measure_limits limits = options->limits;
-    limits.seconds_max = fmax(limits.seconds_max, s->count * SECONDS_EACH);
-    conditions seen;
-    ckl_status status = measure(&s->memory, s->k.stream, &limits, contestants, s->count, &seen);
+    limits.seconds_max = fmax(limits.seconds_max, seconds_min);
+    ckl_status status = measure(&s->memory, s->k.stream, &limits, contestants, s->count, seen);
     for (int i = 0; i < s->count; i++)
         s->trials[i].time_us = contestants[i].time_us;
     heap_free(contestants);
-    if (status == CKL_OK)
-        print_trials(s, &seen);
     return status;
 }
 
-static ckl_status run(sweep *s, ckl_device *device, const race_options *options, const char *path)
+static ckl_status open_sweep(sweep *s, ckl_device *device, const race_options *options)
 {
     check_result first;
     TRY(check_open(s->c, device, options->stream, &s->k));
     s->impl = s->k.plan->impl->name;
     s->k.images.keep_references = true;
     TRY(check_run(&s->k, &first)); // also puts the inputs where the rotation copies them from
-    TRY(rotation_create(&s->k, options->hot, &s->memory));
-    TRY(suite_read(path, try_config, s));
-    TRY(add_peer(s, options));
-    if (s->count == 0)
-        FAIL(CKL_UNSUPPORTED, "sweep: no config of %s can be measured", path);
-    return race_trials(s, options);
+    return rotation_create(&s->k, options->hot, &s->memory);
 }
 
-ckl_status sweep_run(test_case *c, ckl_device *device, const race_options *options, const char *path)
+static void close_sweep(sweep *s)
 {
-    sweep *s = heap_alloc(1, sizeof *s);
-    s->c = c;
-    ckl_status status = run(s, device, options, path);
     for (int i = 0; i < s->count; i++)
         ckl_plan_free(s->trials[i].plan);
     if (s->problem)
@@ -164,5 +155,99 @@ ckl_status sweep_run(test_case *c, ckl_device *device, const race_options *optio
     rotation_free(&s->memory);
     check_close(&s->k);
     heap_free(s);
+}
+
+static ckl_status run_configs(sweep *s, ckl_device *device, const race_options *options, const char *path)
+{
+    conditions seen;
+    TRY(open_sweep(s, device, options));
+    TRY(suite_read(path, try_config, s));
+    TRY(add_peer(s, options));
+    if (s->count == 0)
+        FAIL(CKL_UNSUPPORTED, "sweep: no config of %s can be measured", path);
+    TRY(race_trials(s, options, s->count * SECONDS_EACH, &seen));
+    print_trials(s, &seen);
+    return CKL_OK;
+}
+
+ckl_status sweep_run(test_case *c, ckl_device *device, const race_options *options, const char *path)
+{
+    sweep *s = heap_alloc(1, sizeof *s);
+    s->c = c;
+    ckl_status status = run_configs(s, device, options, path);
+    close_sweep(s);
+    return status;
+}
+
+/* Ladders */
+
+/* From the last of the operator's list to the first. */
+static ckl_status try_implementations(sweep *s)
+{
+    const operator_info *op = s->c->test->op;
+    int count = 0;
+    while (op->implementations[count])
+        count++;
+    for (int i = count - 1; i >= 0; i--)
+        TRY(try_config(op->implementations[i]->name, s));
+    if (s->count == 0)
+        FAIL(CKL_UNSUPPORTED, "ladder: no implementation of %s can be measured", op->name);
+    return CKL_OK;
+}
+
+static void add_row(sweep *s, const trial *of, const race_options *options, const conditions *seen, results *out)
+{
+    result_row *row = results_add(out);
+    s->c->keys.impl = of->label; // the line repeats it alone
+    s->c->keys.config = "";
+    race_describe(s->c, options, row);
+    result_set(row->config, ckl_plan_text(of->plan));
+    result_set(row->method, seen->graphs ? "graphs" : "events");
+    row->sets = s->memory.count;
+    row->launches = seen->launches;
+    row->median_us = of->time_us.median;
+    row->p20_us = of->time_us.p20;
+    row->p80_us = of->time_us.p80;
+    row->half_width = of->time_us.half_width;
+    row->samples = of->time_us.n;
+    row->flops = check_flops(&s->k);
+    row->tflops = row->flops / row->median_us / 1e6;
+    row->gbs = row->bytes / row->median_us / 1e3;
+    row->clock_mhz = seen->gpu.clock_mhz;
+    row->power_w = seen->gpu.power_w;
+    limits_apply(&out->header, row);
+}
+
+static void print_rungs(const result_row *rows, int count)
+{
+    printf("%10s %9s %9s  %-19s %9s %9s  plan   (SM %.0f MHz, %.0f W)\n", "median us", "TFLOP/s", "GB/s", "[p20 - p80]",
+           "x before", "x first", rows->clock_mhz, rows->power_w);
+    for (int i = 0; i < count; i++) {
+        const result_row *row = &rows[i];
+        char range[32];
+        snprintf(range, sizeof range, "[%.2f - %.2f]", row->p20_us, row->p80_us);
+        printf("%10.2f %9.1f %9.1f  %-19s %9.2f %9.2f  %s\n", row->median_us, row->tflops, row->gbs, range,
+               rows[i ? i - 1 : 0].median_us / row->median_us, rows->median_us / row->median_us, row->config);
+    }
+}
+
+static ckl_status run_ladder(sweep *s, ckl_device *device, const race_options *options, results *out)
+{
+    conditions seen;
+    TRY(open_sweep(s, device, options));
+    TRY(try_implementations(s));
+    TRY(race_trials(s, options, SECONDS_OF_LADDER, &seen));
+    for (int i = 0; i < s->count; i++)
+        add_row(s, &s->trials[i], options, &seen, out);
+    print_rungs(out->rows + out->row_count - s->count, s->count);
+    return CKL_OK;
+}
+
+ckl_status ladder_run(test_case *c, ckl_device *device, const race_options *options, results *out)
+{
+    sweep *s = heap_alloc(1, sizeof *s);
+    s->c = c;
+    ckl_status status = run_ladder(s, device, options, out);
+    close_sweep(s);
     return status;
 }

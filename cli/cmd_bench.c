@@ -11,7 +11,6 @@
 #include "base/math.h"
 #include "base/threads.h"
 #include "bench/ahead.h"
-#include "bench/ladder.h"
 #include "bench/limits.h"
 #include "bench/peers/python.h"
 #include "bench/plan_time.h"

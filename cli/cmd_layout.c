@@ -1,5 +1,4 @@
 /* cmd_layout.c - ckl layout: the calculator of layouts, and their pictures. */
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,6 +7,7 @@
 #include "cli/cli.h"
 #include "cli/layout_draw.h"
 #include "cute/atoms.h"
+#include "lab/file.h"
 #include "lab/layout_expr.h"
 
 static const char *want_table, *svg_path, *want_banks, *bits_text, *wanted_atom, *want_atoms, *want_functions;
@@ -25,17 +25,6 @@ enum { LINE_BYTES_MAX = 1 << 20 };
 
 /* Pictures */
 
-static ckl_status write_file(const char *path, const text *content)
-{
-    FILE *file = fopen(path, "w");
-    if (!file)
-        FAIL(CKL_INVALID, "layout: %s: %s", path, strerror(errno));
-    bool written = fwrite(text_data(content), 1, content->length, file) == content->length;
-    if (fclose(file) != 0 || !written)
-        FAIL(CKL_INVALID, "layout: %s could not be written", path);
-    return CKL_OK;
-}
-
 /* Text to `out` or SVG to its file, as asked for. */
 static void draw(int64_t count, const grid *grids, text *out)
 {
@@ -47,7 +36,7 @@ static void draw(int64_t count, const grid *grids, text *out)
         return;
     text svg = { 0 };
     grids_svg(count, grids, &svg);
-    if (write_file(svg_path, &svg) != CKL_OK)
+    if (file_write("layout", svg_path, &svg) != CKL_OK)
         ir_fail("%s", ckl_error());
     text_free(&svg);
 }

@@ -5,6 +5,7 @@
 #include "base/math.h"
 #include "bench/report.h"
 #include "cli/cli.h"
+#include "lab/file.h"
 
 static const char *const PAGE_DEFAULT = "report.html";
 
@@ -27,7 +28,7 @@ static ckl_status write_page(const report *r, const char *path)
 {
     text out = { 0 };
     report_print_page(r, &out);
-    ckl_status status = report_write(&out, path);
+    ckl_status status = file_write("report", path, &out);
     text_free(&out);
     return status;
 }

@@ -11,6 +11,7 @@
 #include "base/math.h"
 #include "device/emulator/emulator.h"
 #include "lab/clock.h"
+#include "lab/file.h"
 #include "lab/worker.h"
 
 enum {
@@ -90,13 +91,8 @@ static void write_file(const fuzz_request *r, const fuzz_finding *finding, const
 {
     char path[4096];
     snprintf(path, sizeof path, "%s/program-%" PRIu64 "-%" PRId64 ".txt", r->folder, r->set.seed, finding->program);
-    FILE *file = fopen(path, "w");
-    if (!file) {
-        fprintf(stderr, "ckl fuzz: %s cannot be written\n", path);
-        return;
-    }
-    fwrite(words->data, 1, words->length, file);
-    fclose(file);
+    if (file_write("ckl fuzz", path, words) != CKL_OK)
+        fprintf(stderr, "%s\n", ckl_error());
 }
 
 static void report(void *user, const fuzz_finding *finding)

@@ -12,6 +12,7 @@
 #include "base/hash.h"
 #include "base/status.h"
 #include "lab/assemble.h"
+#include "lab/file.h"
 
 uint64_t accepted_digest(const char *ptx)
 {
@@ -59,18 +60,16 @@ ckl_status accepted_read(const char *path, accepted *out)
 ckl_status accepted_write(const char *path, accepted *all)
 {
     char release[ASSEMBLE_RELEASE_BYTES];
-    FILE *file = fopen(path, "w");
-    if (!file)
-        FAIL(CKL_INVALID, "%s cannot be written: %s", path, strerror(errno));
+    text out = { 0 };
     assemble_release(release);
-    fprintf(file, "%s\n", release);
+    text_printf(&out, "%s\n", release);
     sort(all);
     for (int i = 0; i < all->count; i++)
         if (i == 0 || all->each[i].digest != all->each[i - 1].digest)
-            fprintf(file, "%016" PRIx64 " %d\n", all->each[i].digest, all->each[i].registers);
-    if (fclose(file) != 0)
-        FAIL(CKL_INVALID, "%s cannot be written: %s", path, strerror(errno));
-    return CKL_OK;
+            text_printf(&out, "%016" PRIx64 " %d\n", all->each[i].digest, all->each[i].registers);
+    ckl_status status = file_write("verify", path, &out);
+    text_free(&out);
+    return status;
 }
 
 void accepted_free(accepted *all)

@@ -66,13 +66,15 @@ ckl_status check_enqueue(const check *k)
     return adapter_run(k->c->test, k->plan, k->set.pointer, k->stream);
 }
 
-static ckl_status run_over_poison(check *k, unsigned char poison)
+/* Runs a plan once over poisoned outputs, between writing some operands and reading some back. */
+static ckl_status run_over(check *k, const ckl_plan *plan, unsigned char poison, operand_part written,
+                           operand_part read)
 {
     operand_images_poison(&k->images, poison);
-    TRY(operand_set_write(k->device, &k->images, &k->set, OPERANDS_ALL, k->stream));
-    TRY(check_enqueue(k));
+    TRY(operand_set_write(k->device, &k->images, &k->set, written, k->stream));
+    TRY(adapter_run(k->c->test, plan, k->set.pointer, k->stream));
     TRY(ckl_stream_synchronize(k->device, k->stream));
-    TRY(operand_set_read(k->device, &k->images, &k->set, OPERANDS_ALL, k->stream));
+    TRY(operand_set_read(k->device, &k->images, &k->set, read, k->stream));
     return ckl_stream_synchronize(k->device, k->stream);
 }
 
@@ -122,29 +124,21 @@ double check_flops(const check *k)
 
 ckl_status check_run(check *k, check_result *result)
 {
-    TRY(run_over_poison(k, FIRST_POISON));
+    TRY(run_over(k, k->plan, FIRST_POISON, OPERANDS_ALL, OPERANDS_ALL));
     check_compare(k, result);
     return CKL_OK;
 }
 
 ckl_status check_run_outputs(check *k, check_result *result)
 {
-    operand_images_poison(&k->images, FIRST_POISON);
-    TRY(operand_set_write(k->device, &k->images, &k->set, OPERANDS_ALL, k->stream));
-    TRY(check_enqueue(k));
-    TRY(ckl_stream_synchronize(k->device, k->stream));
-    TRY(operand_set_read(k->device, &k->images, &k->set, OPERANDS_OUTPUTS, k->stream));
+    TRY(run_over(k, k->plan, FIRST_POISON, OPERANDS_ALL, OPERANDS_OUTPUTS));
     check_compare_outputs(k, result);
     return CKL_OK;
 }
 
 ckl_status check_run_plan(check *k, const ckl_plan *plan, check_result *result)
 {
-    operand_images_poison(&k->images, FIRST_POISON);
-    TRY(operand_set_write(k->device, &k->images, &k->set, OPERANDS_OUTPUTS, k->stream));
-    TRY(adapter_run(k->c->test, plan, k->set.pointer, k->stream));
-    TRY(ckl_stream_synchronize(k->device, k->stream));
-    TRY(operand_set_read(k->device, &k->images, &k->set, OPERANDS_OUTPUTS, k->stream));
+    TRY(run_over(k, plan, FIRST_POISON, OPERANDS_OUTPUTS, OPERANDS_OUTPUTS));
     check_compare_outputs(k, result);
     return result->passed
                ? CKL_OK
@@ -176,7 +170,7 @@ ckl_status check_run_again(check *k, check_result *result)
 {
     TRY(poison_workspace(k));
     if (k->plan->impl->order_dependent) {
-        TRY(run_over_poison(k, SECOND_POISON));
+        TRY(run_over(k, k->plan, SECOND_POISON, OPERANDS_ALL, OPERANDS_ALL));
         check_compare_outputs(k, result);
         return CKL_OK;
     }
@@ -191,7 +185,7 @@ ckl_status check_run_again(check *k, check_result *result)
             abort();
         memset(o->after, 0, o->bytes);
     }
-    ckl_status status = run_over_poison(k, SECOND_POISON);
+    ckl_status status = run_over(k, k->plan, SECOND_POISON, OPERANDS_ALL, OPERANDS_ALL);
     for (int i = 0; i < k->images.count; i++) {
         if (first[i] && status == CKL_OK)
             result->passed &= compare_repeated(&k->images.each[i], first[i], result);

@@ -32,6 +32,10 @@ for compiler in gcc clang; do
         continue
     }
     for language in c:c11 c:c17 c++:c++17; do
+        $compiler -x "${language%:*}" -fsyntax-only /dev/null 2>/dev/null || {
+            echo "skipped: $compiler does not compile $language"
+            continue
+        }
         while read -r header; do
             check "$compiler $language $header" compile $compiler ${language/:/ } "#include <$header>"
         done < <(cd include && find . -name '*.h' | sed 's|^\./||' | sort)

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # setup.sh - installs the system packages that building and testing need, or prints the command that does.
-# Usage: scripts/setup.sh [docs|python]    With docs, also what the API reference needs; with python, also a virtual environment in
-# build-venv with what the Python tests need, where it can be had and PyPI be reached. Quick when nothing is missing.
+# Usage: scripts/setup.sh [deb|docs|python]    With deb, also what a Debian package needs; with docs, what the API reference needs;
+# with python, what the tests in C++ and Python need: a compiler, and a virtual environment in build-venv, where they can be had and
+# PyPI be reached. Quick when nothing is missing.
 set -euo pipefail
 
 missing=()
@@ -30,9 +31,11 @@ need pkg-config command -v pkg-config
 need libc6-dev header stdio.h
 need libjansson-dev pkg-config --exists jansson
 need libcmocka-dev pkg-config --exists cmocka
-if [[ ${1:-} == docs ]]; then
-    need doxygen command -v doxygen
+if [[ ${1:-} == deb ]]; then
+    need dpkg-dev command -v dpkg-shlibdeps
+    need file command -v file
 fi
+[[ ${1:-} != docs ]] || need doxygen command -v doxygen
 
 python_environment() {
     [[ ! -x build-venv/bin/python ]] || build-venv/bin/python -c 'import numpy, tvm_ffi' 2>/dev/null || rm -rf build-venv
@@ -48,6 +51,7 @@ make_environment=true
 if [[ ${1:-} == python ]]; then
     make_environment=python_environment
     ! can_install || need python3-venv python3 -c 'import ensurepip'
+    ! can_install || need g++ command -v c++
 fi
 [[ ${#missing[@]} -gt 0 ]] || { $make_environment; exit; }
 need ninja-build command -v ninja # not needed, but builds are faster with it

@@ -188,7 +188,7 @@ wheel() { # as a new user has it: built, installed into an empty environment, te
 
 debian_package() { # as CPack makes it: ckl runs, and what belongs to an installed library is inside
     local folder name status
-    command -v dpkg-deb >/dev/null || { echo "skipped: the Debian package wants dpkg-deb"; return; }
+    { command -v dpkg-shlibdeps && command -v file; } >/dev/null || { echo "skipped: the Debian package wants dpkg-shlibdeps and file"; return; }
     folder=$(mktemp -d)
     (cd "$build" && cpack -G DEB -B "$folder") && dpkg-deb -x "$folder"/*.deb "$folder/root" && "$folder/root/usr/bin/ckl" --version &&
         [[ $(dpkg-deb -f "$folder"/*.deb Depends) == *libc6* ]]

@@ -11,7 +11,8 @@ wheel=$(echo dist/*.whl)
 # The tag names the C library whose symbols it wants; nothing else may be needed.
 library=$(mktemp)
 trap 'rm -f "$library"' EXIT
-unzip -p "$wheel" cutekernellib/libcutekernellib.so >"$library"
+unpack='import sys, zipfile; sys.stdout.buffer.write(zipfile.ZipFile(sys.argv[1]).read(sys.argv[2]))'
+"$python" -c "$unpack" "$wheel" cutekernellib/libcutekernellib.so >"$library"
 needed=$(readelf -d "$library" | sed -n 's/.*(NEEDED).*\[\(.*\)\]/\1/p' | grep -vE '^(libc|libm|ld-linux-.*)\.so\.[0-9]+$' || true)
 [[ -z $needed ]] || {
     echo "the wheel's library wants $needed" >&2

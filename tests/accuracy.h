@@ -12,19 +12,23 @@
 #include "cutekernellib/device.h"
 
 enum { SEEDS = 5, SMALL = 1 << 16 }; // problems of more elements get one seed
+enum { TENSORS_MAX = 16 };           // of a check
 
 static const ckl_dtype float_types[] = { CKL_F32, CKL_F16, CKL_BF16 };
 static ckl_device *device;
 static ckl_stream stream;
 static int left_to_full; // runs that this program did not make
 
-/* A tensor on the device and what it holds. Absent: all 0. */
+/* A tensor on the device and what it holds. Absent: all 0. Those that a check has made free_tensors() frees. */
 typedef struct tensor_of_test {
     ckl_dtype dtype;
     int64_t count;
     double *value;
     void *memory;
 } tensor_of_test;
+
+static tensor_of_test tensors[TENSORS_MAX];
+static int tensor_count;
 
 static inline int open_device(void **state)
 {
@@ -37,6 +41,7 @@ static inline int close_device(void **state)
     ckl_device_close(device);
     if (left_to_full)
         printf("%d left to --full\n", left_to_full);
+    left_to_full = 0; // said
     return 0;
 }
 
@@ -65,7 +70,8 @@ static inline tensor_of_test make_tensor(ckl_dtype dtype, int64_t count)
     for (int64_t i = 0; i < count; i++)
         t.value[i] = NAN;
     write_tensor(&t);
-    return t;
+    assert_in_range(tensor_count, 0, TENSORS_MAX - 1);
+    return tensors[tensor_count++] = t;
 }
 
 static inline void read_tensor(tensor_of_test *t)
@@ -78,12 +84,13 @@ static inline void read_tensor(tensor_of_test *t)
     free(raw);
 }
 
-static inline void free_tensor(tensor_of_test *t)
+static inline void free_tensors(void)
 {
-    if (t->memory)
+    while (tensor_count > 0) {
+        const tensor_of_test *t = &tensors[--tensor_count];
         ckl_free(device, t->memory);
-    free(t->value);
-    *t = (tensor_of_test){ 0 };
+        free(t->value);
+    }
 }
 
 static inline double uniform(uint64_t *seed)

@@ -89,18 +89,22 @@ check "plans.c" compiled cc plans.c "${flags[@]}" -pthread
 check "epilogue.c" compiled cc epilogue.c "${flags[@]}"
 check "graph.c" compiled cc graph.c "${flags[@]}" -ldl -lm
 check "score.c" compiled cc score.c "${flags[@]}"
-check "norm.cc" compiled c++ norm.cc -std=c++17 "${flags[@]}"
 if command -v rustc >/dev/null; then
     check "one_call.rs" by_rustc
 else
     echo "skipped: examples/one_call.rs wants rustc"
 fi
 check "one_call.c with the static library" compiled cc one_call.c "${flags[0]}" "${static[@]}"
-check "find_package(cutekernellib)" by_find_package
-if [[ -e $build/fake/libcuda.so.1 ]]; then
+if command -v c++ >/dev/null; then
+    check "norm.cc" compiled c++ norm.cc -std=c++17 "${flags[@]}"
+    check "find_package(cutekernellib)" by_find_package
+else
+    echo "skipped: examples/norm.cc and find_package(cutekernellib) want a C++ compiler"
+fi
+if [[ -e $build/fake/libcuda.so.1 && -x $prefix/cmake/graph ]]; then
     check "graph.c by a driver" graph_is_launched
 else
-    echo "skipped: graphs of examples/graph.c want the unit tests' driver without a GPU"
+    echo "skipped: graphs of examples/graph.c want find_package(cutekernellib) and the unit tests' driver without a GPU"
 fi
 check "names in the static library" exports_nothing_else
 check "man page" man_page

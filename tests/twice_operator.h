@@ -52,7 +52,21 @@ static ckl_status launch(const ckl_plan *plan, const void *args, ckl_stream stre
 static const field config_fields[] = { TWICE_CONFIG(FIELD_ROW) };
 static const implementation plain = { HOST_IMPLEMENTATION, .config_bytes = sizeof(twice_config),
                                       .config = FIELD_TABLE(config_fields) };
-static const implementation *const implementations[] = { &plain, NULL };
+
+static ckl_status launch_slowly(const ckl_plan *plan, const void *args, ckl_stream stream)
+{
+    take_us(own_us);
+    return launch(plan, args, stream);
+}
+
+static const implementation slow = { .name = "slow",
+                                     .by_name = true,
+                                     .choose = choose,
+                                     .describe = describe,
+                                     .config_bytes = sizeof(twice_config),
+                                     .config = FIELD_TABLE(config_fields),
+                                     .launch = launch_slowly };
+static const implementation *const implementations[] = { &plain, &slow, NULL };
 static const operator_info twice_info = HOST_OPERATOR("twice", twice_problem);
 
 static int twice_operands(const void *problem, operand *out)

@@ -64,10 +64,7 @@ TEST(batch_invariance)
         for (int64_t i = 0; i < of_q; i++)
             assert_true(alone.value[i] == together.value[b * of_q + i]);
     }
-    for (int i = 0; i < COUNT_OF(in); i++)
-        free_tensor(&in[i]);
-    free_tensor(&together);
-    free_tensor(&alone);
+    free_tensors();
 }
 
 static uint64_t digest_of(const char *line)
@@ -136,9 +133,7 @@ TEST(decode_is_attention)
     read_tensor(&decoded);
     for (int64_t i = 0; i < of_q; i++)
         assert_near("o", CKL_BF16, decoded.value[i], o.value[i], 4e-3);
-    tensor_of_test *const all[] = { &q, &k, &v, &length, &decoded, &o };
-    for (int i = 0; i < COUNT_OF(all); i++)
-        free_tensor(all[i]);
+    free_tensors();
 }
 
 /* Decodes of a latent cache; t: q, k, lengths, o. */
@@ -177,9 +172,7 @@ TEST(latent_keys_past_the_last_one)
     decode_latent(2, (tensor_of_test *[]){ &q, &k, &length, &together });
     for (int64_t i = 0; i < 2 * of_o; i++)
         assert_true(i < of_o ? together.value[i] == alone.value[i] : isfinite(together.value[i]));
-    tensor_of_test *const all[] = { &q, &k, &length, &alone, &together };
-    for (int i = 0; i < COUNT_OF(all); i++)
-        free_tensor(all[i]);
+    free_tensors();
 }
 
 /* What is appended to a cache in its own memory is there for the next call, and all else stays. */
@@ -217,9 +210,7 @@ TEST(append_in_place)
         const bool is_new = i / D % KV == lengths[0] - 1;
         assert_true(k.value[i] == (is_new ? k_new.value[i / D / KV * D + i % D] : before.value[i]));
     }
-    tensor_of_test *const all[] = { &q, &k, &v, &k_new, &v_new, &length, &appended, &o, &before };
-    for (int i = 0; i < COUNT_OF(all); i++)
-        free_tensor(all[i]);
+    free_tensors();
 }
 
 /* Gradients: of the sum of weights[i] * o[i], by differences in double. */
@@ -317,9 +308,7 @@ static void check_gradients(const char *score)
     assert_slopes(&p, &p.q, &p.dq);
     assert_slopes(&p, &p.k, &p.dk);
     assert_slopes(&p, &p.v, &p.dv);
-    tensor_of_test *const all[] = { &p.q, &p.k, &p.v, &p.o, &p.lse, &p.dout, &p.dq, &p.dk, &p.dv };
-    for (int i = 0; i < COUNT_OF(all); i++)
-        free_tensor(all[i]);
+    free_tensors();
 }
 
 TEST(gradients)
@@ -379,9 +368,7 @@ TEST(lines_that_are_not_parallel)
             sum += (j % 2 ? exp(3) : 1) * v.value[j * HEAD + l];
         assert_near("o", CKL_F16, o.value[l], sum / (MANY / 2 * (exp(3) + 1)), 1e-3);
     }
-    tensor_of_test *const all[] = { &q, &k, &v, &o };
-    for (int i = 0; i < COUNT_OF(all); i++)
-        free_tensor(all[i]);
+    free_tensors();
 }
 
 /* Names are what kernels are kept by, so a name stands for one score. */
@@ -518,8 +505,7 @@ TEST(keys_past_the_last_one)
     for (int64_t i = 0; i < of_q; i++)
         assert_true(fabs(all[6].value[i]) < 0.05);
     ckl_plan_free(plan);
-    for (int i = 0; i < COUNT_OF(all); i++)
-        free_tensor(&all[i]);
+    free_tensors();
 }
 
 /* Sums of dQ take as much room as there are tokens, and a block for each sequence, however long the longest is. */
@@ -573,8 +559,7 @@ TEST(counters_of_latent_splits)
     for (int i = 0; i < COUNTERS; i++)
         assert_true(all[4].value[i] == 0);
     ckl_plan_free(plan);
-    for (int i = 0; i < COUNT_OF(all); i++)
-        free_tensor(&all[i]);
+    free_tensors();
 }
 
 /* Sequences whose tokens lie 2^33 elements apart are too far for maps of windows, and others take them. */

@@ -200,6 +200,25 @@ static void sweep(const char *configs, char *said, size_t bytes)
     arena_clear(&c.memory);
 }
 
+/* Every implementation has a row, the simplest first, with the line that repeats it. */
+TEST_BETWEEN(ladder, open_race, NULL)
+{
+    twice_problem problem = { problem_size };
+    test_case c = { .test = &twice_test, .problem = &problem, .fields = "n=100" };
+    const race_options options = { .limits = { .rounds = 2, .seconds_max = 0.05 } };
+    results rungs = { 0 };
+    own_us = 60;
+    fields_default(line_key_table, &c.keys);
+    assert_ok(ladder_run(&c, &device, &options, &rungs));
+    assert_int_equal(rungs.row_count, 2);
+    assert_string_equal(rungs.rows[0].line, "twice n=100 impl=slow");
+    assert_string_equal(rungs.rows[1].line, "twice n=100 impl=plain");
+    assert_true(rungs.rows[0].median_us == 120 && rungs.rows[1].median_us == 60);
+    assert_true(rungs.rows[1].bytes > 0 && rungs.rows[1].gbs == rungs.rows[1].bytes / 60e3);
+    results_free(&rungs);
+    arena_clear(&c.memory);
+}
+
 /* A file's line is a config as plans print it, with or without the names before it. */
 TEST_BETWEEN(configs_of_a_file, open_race, NULL)
 {

@@ -9,20 +9,9 @@ static layout block(int rows, int cols)
     return make_layout(shape(rows, cols), stride(cols, 1));
 }
 
-static void unknown_atom(void)
-{
-    make_tiled_copy("UniversalCopy<24>", F16, block(8, 4), block(1, 8));
-}
-
-static void atom_of_boxes(void)
-{
-    make_tiled_copy("SM90_TMA_LOAD", F16, block(8, 4), block(1, 8));
-}
-
-static void too_few_values(void)
-{
-    make_tiled_copy("UniversalCopy<128>", F16, block(8, 4), block(1, 4));
-}
+KERNEL(unknown_atom, make_tiled_copy("UniversalCopy<24>", F16, block(8, 4), block(1, 8)))
+KERNEL(atom_of_boxes, make_tiled_copy("SM90_TMA_LOAD", F16, block(8, 4), block(1, 8)))
+KERNEL(too_few_values, make_tiled_copy("UniversalCopy<128>", F16, block(8, 4), block(1, 4)))
 
 static void odd_tile(void)
 {
@@ -57,10 +46,7 @@ static void bulk_with_gaps(void)
     bulk_load(gX, smem_tensor("x", F32, compact(leaf(64)), 128), ir_smem_address(0));
 }
 
-static void no_coordinates(void)
-{
-    tensor_coordinate(gmem_tensor(pointer("x"), F32, compact(leaf(4))), leaf(0), 0);
-}
+KERNEL(no_coordinates, tensor_coordinate(gmem_tensor(pointer("x"), F32, compact(leaf(4))), leaf(0), 0))
 
 TEST(misuse)
 {

@@ -1,6 +1,5 @@
 /* unit_emulator.c - the emulated GPU: devices, control flow, memory, exchange between lanes, barriers. */
-#include "ir_blocks.h"
-#include "unit_emulator.h"
+#include "unit_emulator_short.h"
 #include "emulated_device.h"
 
 /* z[i] = x[i] + y[i] over a grid that is larger than n */
@@ -10,8 +9,8 @@ static void describe_add(void)
     val n = ir_scalar_param(IR_U32, "n");
     val i = ir_fma(ir_sreg(IR_CTA_X), ir_int(IR_U32, ir_current()->threads), ir_sreg(IR_TID_X));
     IF(ir_compare(IR_LT, i, n)) {
-        val sum = ir_binary(IR_ADD, test_load_value(IR_GLOBAL, CKL_F32, test_element(x, i, 4), 0),
-                            test_load_value(IR_GLOBAL, CKL_F32, test_element(y, i, 4), 0));
+        val sum = add(test_load_value(IR_GLOBAL, CKL_F32, test_element(x, i, 4), 0),
+                      test_load_value(IR_GLOBAL, CKL_F32, test_element(y, i, 4), 0));
         test_store_value(IR_GLOBAL, CKL_F32, test_element(z, i, 4), 0, sum);
     }
 }
@@ -54,18 +53,13 @@ static void put(val out, val x)
     test_store_value(IR_GLOBAL, IR_U32, test_element(out, thread, 4), 0, x);
 }
 
-static val u32(int64_t x)
-{
-    return ir_int(IR_U32, x);
-}
-
 /* Control flow */
 
 /* Steps of the Collatz sequence of every thread's number: a loop that each lane leaves at another time. */
 static void describe_collatz(void)
 {
     val out = out_param(), x = ir_reg(IR_U32), steps = ir_reg(IR_U32);
-    ir_assign(x, ir_binary(IR_ADD, ir_sreg(IR_TID_X), u32(1)));
+    ir_assign(x, add(ir_sreg(IR_TID_X), u32(1)));
     ir_assign(steps, u32(0));
     FOREVER {
         ir_break(ir_compare(IR_EQ, x, u32(1)));
@@ -77,7 +71,7 @@ static void describe_collatz(void)
             IF(ir_compare(IR_GT, steps, u32(20))) // a break inside two IFs
                 ir_break(ir_compare(IR_GT, x, u32(200)));
         }
-        ir_assign(steps, ir_binary(IR_ADD, steps, u32(1)));
+        ir_assign(steps, add(steps, u32(1)));
     }
     put(out, steps);
 }
@@ -133,15 +127,15 @@ static void describe_exchange(void)
 {
     val out = out_param(), lane = ir_sreg(IR_LANE);
     val odd = ir_compare(IR_EQ, ir_binary(IR_AND, lane, u32(1)), u32(1));
-    val x = ir_shuffle(IR_SHFL_XOR, lane, u32(5));                                     // lane ^ 5
-    x = ir_fma(ir_shuffle(IR_SHFL_UP, lane, u32(3)), u32(100), x);                     // the first three keep theirs
-    x = ir_fma(ir_shuffle(IR_SHFL_DOWN, lane, u32(2)), u32(10000), x);                 // the last two keep theirs
-    x = ir_fma(ir_shuffle(IR_SHFL_IDX, lane, u32(9)), u32(1000000), x);                // lane 9
-    x = ir_binary(IR_ADD, x, ir_redux(IR_RED_ADD, lane));                              // 496
-    x = ir_binary(IR_ADD, x, ir_select(ir_vote(IR_VOTE_ALL, odd), u32(7777), u32(0))); // no
-    x = ir_binary(IR_ADD, x, ir_select(ir_vote(IR_VOTE_ANY, odd), u32(1), u32(0)));    // yes
+    val x = ir_shuffle(IR_SHFL_XOR, lane, u32(5));                       // lane ^ 5
+    x = ir_fma(ir_shuffle(IR_SHFL_UP, lane, u32(3)), u32(100), x);       // the first three keep theirs
+    x = ir_fma(ir_shuffle(IR_SHFL_DOWN, lane, u32(2)), u32(10000), x);   // the last two keep theirs
+    x = ir_fma(ir_shuffle(IR_SHFL_IDX, lane, u32(9)), u32(1000000), x);  // lane 9
+    x = add(x, ir_redux(IR_RED_ADD, lane));                              // 496
+    x = add(x, ir_select(ir_vote(IR_VOTE_ALL, odd), u32(7777), u32(0))); // no
+    x = add(x, ir_select(ir_vote(IR_VOTE_ANY, odd), u32(1), u32(0)));    // yes
     x = ir_binary(IR_XOR, x, ir_binary(IR_AND, ir_vote(IR_VOTE_BALLOT, odd), u32(0x80000000))); // lane 31 is odd
-    x = ir_binary(IR_ADD, x, ir_select(ir_elect(), u32(2), u32(0)));                            // lane 0
+    x = add(x, ir_select(ir_elect(), u32(2), u32(0)));                                          // lane 0
     put(out, x);
 }
 
@@ -163,13 +157,13 @@ static void describe_exchange_of_some(void)
     val late = ir_compare(IR_GE, lane, u32(20)), early = ir_compare(IR_LT, lane, u32(12));
     IF(early)
         ir_plain(IR_EXIT, 0, 0);
-    val x = ir_shuffle(IR_SHFL_IDX, lane, u32(30));                                        // 30
-    x = ir_fma(ir_redux(IR_RED_ADD, lane), u32(100), x);                                   // 12 + ... + 31 = 430
-    x = ir_binary(IR_ADD, x, ir_select(ir_vote(IR_VOTE_ALL, late), u32(1000000), u32(0))); // no
-    x = ir_binary(IR_ADD, x, ir_select(ir_vote(IR_VOTE_ANY, late), u32(2000000), u32(0))); // yes
-    x = ir_binary(IR_ADD, x, ir_binary(IR_SHR, ir_vote(IR_VOTE_BALLOT, late), u32(20)));   // 0xfff
-    x = ir_binary(IR_ADD, x, ir_vote(IR_VOTE_BALLOT, early));                              // 0
-    x = ir_binary(IR_ADD, x, ir_select(ir_elect(), u32(4000000), u32(0)));                 // lane 12
+    val x = ir_shuffle(IR_SHFL_IDX, lane, u32(30));                          // 30
+    x = ir_fma(ir_redux(IR_RED_ADD, lane), u32(100), x);                     // 12 + ... + 31 = 430
+    x = add(x, ir_select(ir_vote(IR_VOTE_ALL, late), u32(1000000), u32(0))); // no
+    x = add(x, ir_select(ir_vote(IR_VOTE_ANY, late), u32(2000000), u32(0))); // yes
+    x = add(x, ir_binary(IR_SHR, ir_vote(IR_VOTE_BALLOT, late), u32(20)));   // 0xfff
+    x = add(x, ir_vote(IR_VOTE_BALLOT, early));                              // 0
+    x = add(x, ir_select(ir_elect(), u32(4000000), u32(0)));                 // lane 12
     put(out, x);
 }
 
@@ -297,7 +291,7 @@ TEST(order_of_ctas)
 static void describe_handover(void)
 {
     val out = out_param(), tid = ir_sreg(IR_TID_X), lane4 = ir_binary(IR_MUL, ir_sreg(IR_LANE), u32(4));
-    val cell = ir_binary(IR_ADD, ir_smem_address(ir_smem_alloc("x", 128, 128)), lane4), i = ir_reg(IR_U32);
+    val cell = add(ir_smem_address(ir_smem_alloc("x", 128, 128)), lane4), i = ir_reg(IR_U32);
     val sum = ir_reg(IR_U32);
     ir_assign(i, u32(0));
     ir_assign(sum, u32(0));
@@ -311,10 +305,10 @@ static void describe_handover(void)
         ELSE
         {
             ir_bar_sync(u32(1), 64);
-            ir_assign(sum, ir_binary(IR_ADD, sum, test_load_value(IR_SHARED, IR_U32, cell, 0)));
+            ir_assign(sum, add(sum, test_load_value(IR_SHARED, IR_U32, cell, 0)));
             ir_bar_arrive(u32(2), 64);
         }
-        ir_assign(i, ir_binary(IR_ADD, i, u32(1)));
+        ir_assign(i, add(i, u32(1)));
     }
     put(out, sum);
 }
@@ -331,7 +325,7 @@ TEST(handover)
 static void describe_matrices(void)
 {
     val out = out_param(), lane = ir_sreg(IR_LANE), x[4], y[4];
-    val row = ir_binary(IR_ADD, ir_smem_address(ir_smem_alloc("x", 512, 128)), ir_binary(IR_MUL, lane, u32(16)));
+    val row = add(ir_smem_address(ir_smem_alloc("x", 512, 128)), ir_binary(IR_MUL, lane, u32(16)));
     for (int i = 0; i < 4; i++) {
         x[i] = ir_fma(lane, u32(0x00080008), u32(0x00010000 + 0x01000100 * i));
         y[i] = ir_reg(IR_U32);
@@ -404,10 +398,7 @@ TEST(models)
     assert_fails(emulator_options_parse(spaces, &options), CKL_INVALID, "CKL_EMULATOR is longer than 511 characters");
 }
 
-static void describe_clustered(void)
-{
-    ir_smem_alloc("x", 200 * 1024, 128);
-}
+KERNEL(describe_clustered, ir_smem_alloc("x", 200 * 1024, 128))
 
 TEST(residency)
 {

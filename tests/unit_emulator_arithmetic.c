@@ -1,12 +1,7 @@
 /* unit_emulator_arithmetic.c - the emulated GPU: arithmetic bit for bit, and division as C has it. */
 #include "device/emulator/machine.h"
-#include "unit_emulator.h"
+#include "unit_emulator_short.h"
 #include "emulated_device.h"
-
-static val u32(int64_t x)
-{
-    return ir_int(IR_U32, x);
-}
 
 /* Arithmetic: one instruction on operands from parameters, compared bit for bit. */
 

@@ -24,13 +24,12 @@ static void describe_boxes(int from_column, int to_column, int to_row)
 {
     HERE;
     val from = ir_tensor_map_param("from"), to = ir_tensor_map_param("to"), raw = ir_scalar_param(IR_U64, "raw");
-    val box = ir_smem_address(ir_smem_alloc("box", BOX_BYTES, 1024)), bar = ir_smem_address(ir_smem_alloc("bar", 8, 8));
+    val box = ir_smem_address(ir_smem_alloc("box", BOX_BYTES, 1024)), bar = barrier("bar");
     val origin[] = { ir_int(CKL_I32, from_column), ir_int(CKL_I32, AT_Y) },
         target[] = { ir_int(CKL_I32, to_column), ir_int(CKL_I32, to_row) };
     val tid = ir_sreg(IR_TID_X);
     IF(ir_elect()) {
-        ir_mbarrier_init(bar, 0, 1);
-        ir_plain(IR_FENCE_MBARRIER_INIT, 0, 0);
+        init_barrier(bar);
         ir_mbarrier_expect(bar, 0, u32(BOX_BYTES));
         ir_tma_load(box, 0, from, bar, u32(0), 2, origin);
     }
@@ -42,8 +41,7 @@ static void describe_boxes(int from_column, int to_column, int to_row)
     ir_plain(IR_WARP_SYNC, 0, 0);
     IF(ir_elect()) {
         ir_tma_store(to, box, 0, 2, target);
-        ir_plain(IR_BULK_COMMIT, 0, 0);
-        ir_plain(IR_BULK_WAIT, 0, 0);
+        finish_bulk();
     }
 }
 
@@ -111,10 +109,9 @@ static void describe_bulk(void)
 {
     HERE;
     val from = ir_scalar_param(IR_U64, "from"), to = ir_scalar_param(IR_U64, "to");
-    val x = ir_smem_address(ir_smem_alloc("x", 1024, 128)), bar = ir_smem_address(ir_smem_alloc("bar", 8, 8));
+    val x = ir_smem_address(ir_smem_alloc("x", 1024, 128)), bar = barrier("bar");
     IF(ir_elect()) {
-        ir_mbarrier_init(bar, 0, 1);
-        ir_plain(IR_FENCE_MBARRIER_INIT, 0, 0);
+        init_barrier(bar);
         ir_mbarrier_expect(bar, 0, u32(1024));
         ir_bulk_prefetch(from, u32(1024));
         ir_prefetch(add(from, ir_int(IR_U64, 1023)));
@@ -122,8 +119,7 @@ static void describe_bulk(void)
         ir_bulk_load(x, 512, add(from, ir_int(IR_U64, 512)), u32(512), bar);
         ir_mbarrier_wait(bar, 0, u32(0));
         ir_bulk_store(to, x, 0, u32(1024));
-        ir_plain(IR_BULK_COMMIT, 0, 0);
-        ir_plain(IR_BULK_WAIT, 0, 0);
+        finish_bulk();
     }
 }
 
@@ -172,7 +168,7 @@ static void describe_copies_of_lanes(void)
     val from = test_element(ir_scalar_param(IR_U64, "from"), lane, OWN_BYTES);
     val to = test_element(ir_scalar_param(IR_U64, "to"), lane, OWN_BYTES);
     val x = add(ir_smem_address(ir_smem_alloc("x", 2 * HALF_BYTES, 128)), mul(lane, OWN_BYTES));
-    val bar = ir_smem_address(ir_smem_alloc("bar", 8, 8)), origin[] = { i32(u32(0)), i32(mul(lane, OWN_ROWS)) };
+    val bar = barrier("bar"), origin[] = { i32(u32(0)), i32(mul(lane, OWN_ROWS)) };
     IF(ir_elect()) {
         ir_mbarrier_init(bar, 0, COPIERS);
         ir_plain(IR_FENCE_MBARRIER_INIT, 0, 0);
@@ -185,8 +181,7 @@ static void describe_copies_of_lanes(void)
         ir_mbarrier_wait(bar, 0, u32(0));
         ir_tma_store(to_map, x, 0, 2, origin);
         ir_bulk_store(add(to, ir_int(IR_U64, HALF_BYTES)), x, HALF_BYTES, u32(OWN_BYTES));
-        ir_plain(IR_BULK_COMMIT, 0, 0);
-        ir_plain(IR_BULK_WAIT, 0, 0);
+        finish_bulk();
     }
 }
 
@@ -379,11 +374,10 @@ static void describe_box_anywhere(void)
 {
     HERE;
     val map = ir_tensor_map_param("map"), near = ir_scalar_param(IR_U32, "near"), far = ir_scalar_param(IR_U32, "far");
-    val box = ir_smem_address(ir_smem_alloc("box", 16 * 128, 1024)), bar = ir_smem_address(ir_smem_alloc("bar", 8, 8));
+    val box = ir_smem_address(ir_smem_alloc("box", 16 * 128, 1024)), bar = barrier("bar");
     const val origin[] = { ir_int(CKL_I32, 0), ir_int(CKL_I32, first_row), i32(near), i32(far) };
     IF(ir_elect()) {
-        ir_mbarrier_init(bar, 0, 1);
-        ir_plain(IR_FENCE_MBARRIER_INIT, 0, 0);
+        init_barrier(bar);
         ir_mbarrier_expect(bar, 0, u32(16 * 128));
         ir_tma_load(box, 0, map, bar, u32(0), 4, origin);
         ir_mbarrier_wait(bar, 0, u32(0));
@@ -431,8 +425,7 @@ static void describe_some_lanes(void)
         IF(equals(ir_binary(IR_REM, lane, u32(3)), 0))
             ir_cp_async(x, 0, test_element(from, lane, 16), 4, u32(4));
     }
-    ir_plain(IR_CP_ASYNC_COMMIT, 0, 0);
-    ir_plain(IR_CP_ASYNC_WAIT, 0, 0);
+    finish_cp_async();
 }
 
 TEST_EVERYWHERE(counted_copies)

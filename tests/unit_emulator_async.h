@@ -16,12 +16,6 @@ static inline val equals(val x, int64_t y)
     return ir_compare(IR_EQ, x, u32(y));
 }
 
-static inline void cluster_sync(void)
-{
-    ir_plain(IR_CLUSTER_ARRIVE, 0, 0);
-    ir_plain(IR_CLUSTER_WAIT, 0, 0);
-}
-
 static inline void run_or_fail(test_kernel k, void *const *params)
 {
     assert_ok(test_run(gpu, k, params));

@@ -2,27 +2,16 @@
 #define BLAMED_FILE "unit_emulator_cluster.c"
 #include "unit_emulator_faults.h"
 
-static void cluster_sync(void)
-{
-    ir_plain(IR_CLUSTER_ARRIVE, 0, 0);
-    ir_plain(IR_CLUSTER_WAIT, 0, 0);
-}
-
 static void leaves_before_signal(void)
 {
     declare();
-    val bar = ir_smem_address(ir_smem_alloc("bar", 8, 8)), rank = ir_sreg(IR_CLUSTER_RANK);
-    IF(ir_elect()) {
-        ir_mbarrier_init(bar, 0, 1);
-        ir_plain(IR_FENCE_MBARRIER_INIT, 0, 0);
-    }
+    val bar = barrier("bar"), rank = ir_sreg(IR_CLUSTER_RANK);
+    IF(ir_elect())
+        init_barrier(bar);
     cluster_sync();
     IF(ir_compare(IR_EQ, rank, u32(1))) {
-        IF(ir_elect()) {
-            BLAME;
-            ir_mbarrier_arrive(IR_SHARED_CLUSTER, ir_mapa(bar, u32(0)), 0);
-            HERE;
-        }
+        IF(ir_elect())
+            BLAMED(ir_mbarrier_arrive(IR_SHARED_CLUSTER, ir_mapa(bar, u32(0)), 0));
     }
     ELSE
     {
@@ -34,18 +23,15 @@ static void leaves_before_signal(void)
 static void signals_unfenced(void)
 {
     declare();
-    val bar = ir_smem_address(ir_smem_alloc("bar", 8, 8)), peer = ir_binary(IR_XOR, ir_sreg(IR_CLUSTER_RANK), u32(1));
+    val bar = barrier("bar"), peer = ir_binary(IR_XOR, ir_sreg(IR_CLUSTER_RANK), u32(1));
     IF(ir_elect()) {
         ir_mbarrier_init(bar, 0, 1);
         if (!planted)
             ir_plain(IR_FENCE_MBARRIER_INIT, 0, 0);
     }
     cluster_sync();
-    IF(ir_elect()) {
-        BLAME;
-        ir_mbarrier_arrive(IR_SHARED_CLUSTER, ir_mapa(bar, peer), 0);
-        HERE;
-    }
+    IF(ir_elect())
+        BLAMED(ir_mbarrier_arrive(IR_SHARED_CLUSTER, ir_mapa(bar, peer), 0));
     ir_mbarrier_wait(bar, 0, u32(0));
     cluster_sync();
 }
@@ -66,8 +52,7 @@ static void waits_without_arrival(void)
     declare();
     if (!planted)
         ir_plain(IR_CLUSTER_ARRIVE, 0, 0);
-    BLAME;
-    ir_plain(IR_CLUSTER_WAIT, 0, 0);
+    BLAMED(ir_plain(IR_CLUSTER_WAIT, 0, 0));
 }
 
 static void reads_exited(int reader)
@@ -76,11 +61,8 @@ static void reads_exited(int reader)
     val x = tile("x", 128);
     test_store_value(IR_SHARED, IR_U32, add(x, mul(tid(), 4)), 0, tid());
     cluster_sync();
-    IF(ir_compare(IR_EQ, ir_sreg(IR_CLUSTER_RANK), u32(reader))) {
-        BLAME;
-        test_load_value(IR_SHARED_CLUSTER, IR_U32, add(ir_mapa(x, u32(1 - reader)), mul(tid(), 4)), 0);
-        HERE;
-    }
+    IF(ir_compare(IR_EQ, ir_sreg(IR_CLUSTER_RANK), u32(reader)))
+        BLAMED(test_load_value(IR_SHARED_CLUSTER, IR_U32, add(ir_mapa(x, u32(1 - reader)), mul(tid(), 4)), 0));
     if (!planted)
         cluster_sync();
 }
@@ -106,11 +88,10 @@ static void reads_peer_too_early(void)
 static void value_read_before_arrival(void)
 {
     declare();
-    val bar = ir_smem_address(ir_smem_alloc("bar", 8, 8)), slot = tile("slot", 4);
+    val bar = barrier("bar"), slot = tile("slot", 4);
     val peer = ir_binary(IR_XOR, ir_sreg(IR_CLUSTER_RANK), u32(1));
     IF(ir_elect()) {
-        ir_mbarrier_init(bar, 0, 1);
-        ir_plain(IR_FENCE_MBARRIER_INIT, 0, 0);
+        init_barrier(bar);
         ir_mbarrier_expect(bar, 0, u32(4));
     }
     cluster_sync();
@@ -118,9 +99,7 @@ static void value_read_before_arrival(void)
         ir_store_async(ir_mapa(slot, peer), 0, ir_mapa(bar, peer), u32(7));
     if (!planted)
         ir_mbarrier_wait(bar, 0, u32(0));
-    BLAME;
-    test_load_value(IR_SHARED, IR_U32, slot, 0);
-    HERE;
+    BLAMED(test_load_value(IR_SHARED, IR_U32, slot, 0));
     ir_mbarrier_wait(bar, 0, u32(0));
     cluster_sync();
 }
@@ -129,33 +108,29 @@ static void value_read_before_arrival(void)
 static void value_guarded_elsewhere(void)
 {
     declare();
-    val bar = ir_smem_address(ir_smem_alloc("bar", 8, 8)), slot = tile("slot", 4);
+    val bar = barrier("bar"), slot = tile("slot", 4);
     val rank = ir_sreg(IR_CLUSTER_RANK), peer = ir_binary(IR_XOR, rank, u32(1));
     IF(ir_elect()) {
-        ir_mbarrier_init(bar, 0, 1);
-        ir_plain(IR_FENCE_MBARRIER_INIT, 0, 0);
+        init_barrier(bar);
         ir_mbarrier_expect(bar, 0, u32(4));
     }
     cluster_sync();
-    IF(ir_elect()) {
-        BLAME;
-        ir_store_async(ir_mapa(slot, peer), 0, ir_mapa(bar, planted ? rank : peer), u32(7));
-        HERE;
-    }
+    IF(ir_elect())
+        BLAMED(ir_store_async(ir_mapa(slot, peer), 0, ir_mapa(bar, planted ? rank : peer), u32(7)));
     ir_mbarrier_wait(bar, 0, u32(0));
     cluster_sync();
 }
 
 static const fault_case cases[] = {
-    { leaves_before_signal, 32, 2, { "access to an exited CTA", "CTA rank 0" }, 0 },
-    { signals_unfenced, 32, 2, { "missing fence_mbarrier_init", "another CTA uses the mbarrier bar" }, 0 },
-    { arrives_twice, 32, 2, { "misused barrier", "cluster_arrive for the second time without cluster_wait" }, 0 },
-    { waits_without_arrival, 32, 2, { "misused barrier", "cluster_wait without cluster_arrive" }, 0 },
-    { reads_exited_peer, 32, 2, { "access to an exited CTA", "CTA rank 0" }, 0 },
-    { first_reads_exited_peer, 32, 2, { "access to an exited CTA", "CTA rank 1" }, 0 },
-    { reads_peer_too_early, 32, 2, { "may not have started" }, 0 },
-    { value_read_before_arrival, 32, 2, { "read of " }, 0 },
-    { value_guarded_elsewhere, 32, 2, { "misused st_async", "its mbarrier is in rank" }, 0 },
+    { leaves_before_signal, 32, 2, { "access to an exited CTA", "CTA rank 0" } },
+    { signals_unfenced, 32, 2, { "missing fence_mbarrier_init", "another CTA uses the mbarrier bar" } },
+    { arrives_twice, 32, 2, { "misused barrier", "cluster_arrive for the second time without cluster_wait" } },
+    { waits_without_arrival, 32, 2, { "misused barrier", "cluster_wait without cluster_arrive" } },
+    { reads_exited_peer, 32, 2, { "access to an exited CTA", "CTA rank 0" } },
+    { first_reads_exited_peer, 32, 2, { "access to an exited CTA", "CTA rank 1" } },
+    { reads_peer_too_early, 32, 2, { "may not have started" } },
+    { value_read_before_arrival, 32, 2, { "read of " } },
+    { value_guarded_elsewhere, 32, 2, { "misused st_async", "its mbarrier is in rank" } },
 };
 
 int main(void)

@@ -23,11 +23,10 @@ static void describe(void)
 {
     HERE;
     val from = ir_scalar_param(IR_U64, "from"), to = ir_scalar_param(IR_U64, "to"), tid = ir_sreg(IR_TID_X), v[4];
-    val x = ir_smem_address(ir_smem_alloc("x", BYTES, 128)), bar = ir_smem_address(ir_smem_alloc("bar", 8, 8));
+    val x = ir_smem_address(ir_smem_alloc("x", BYTES, 128)), bar = barrier("bar");
     val number = add(mul(ir_sreg(IR_CTA_X), THREADS), tid), first = equals(tid, 0);
     ir_if(first);
-    ir_mbarrier_init(bar, 0, 1);
-    ir_plain(IR_FENCE_MBARRIER_INIT, 0, 0);
+    init_barrier(bar);
     ir_mbarrier_expect(bar, 0, u32(BYTES));
     ir_bulk_load(x, 0, from, u32(BYTES), bar);
     ir_end_if();
@@ -46,8 +45,7 @@ static void describe(void)
     ir_bar_sync(u32(0), THREADS);
     ir_if(first);
     ir_bulk_store(test_element(to, add(ir_sreg(IR_CTA_X), u32(CTAS)), PART), x, 0, u32(PART));
-    ir_plain(IR_BULK_COMMIT, 0, 0);
-    ir_plain(IR_BULK_WAIT, 0, 0);
+    finish_bulk();
     ir_end_if();
 }
 

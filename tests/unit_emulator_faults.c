@@ -8,16 +8,14 @@ static void out_of_bounds(void)
 {
     parameters p = declare();
     val at = test_element(p.memory, tid(), 4);
-    BLAME;
-    test_load_value(IR_GLOBAL, CKL_F32, at, planted ? MEMORY_BYTES - 64 : MEMORY_BYTES - 128);
+    BLAMED(test_load_value(IR_GLOBAL, CKL_F32, at, planted ? MEMORY_BYTES - 64 : MEMORY_BYTES - 128));
 }
 
 static void out_of_bounds_shared(void)
 {
     declare();
     val at = add(tile("x", 128), mul(tid(), 4));
-    BLAME;
-    test_store_value(IR_SHARED, IR_U32, at, planted ? 4 : 0, u32(1));
+    BLAMED(test_store_value(IR_SHARED, IR_U32, at, planted ? 4 : 0, u32(1)));
 }
 
 static void misaligned(void)
@@ -26,8 +24,7 @@ static void misaligned(void)
     val at = test_element(p.memory, tid(), 16), x[4];
     for (int i = 0; i < 4; i++)
         x[i] = ir_reg(CKL_F32);
-    BLAME;
-    ir_load(IR_GLOBAL, IR_CACHE_DEFAULT, CKL_F32, 4, at, planted ? 4 : 0, x);
+    BLAMED(ir_load(IR_GLOBAL, IR_CACHE_DEFAULT, CKL_F32, 4, at, planted ? 4 : 0, x));
 }
 
 static void uninitialised_global(void)
@@ -36,8 +33,7 @@ static void uninitialised_global(void)
     val at = test_element(p.fresh, tid(), 4);
     if (!planted)
         test_store_value(IR_GLOBAL, IR_U32, at, 0, u32(1));
-    BLAME;
-    test_load_value(IR_GLOBAL, IR_U32, at, 0);
+    BLAMED(test_load_value(IR_GLOBAL, IR_U32, at, 0));
 }
 
 /* Of each vector that cp_async takes one byte is written: the others are undefined in shared memory. */
@@ -47,10 +43,8 @@ static void uninitialised_part(void)
     val from = test_element(p.fresh, tid(), 16), x = add(tile("x", 512), mul(tid(), 16));
     test_store_value(IR_GLOBAL, CKL_U8, from, 3, ir_int(CKL_U8, 1));
     ir_cp_async(x, 0, from, 16, u32(16));
-    ir_plain(IR_CP_ASYNC_COMMIT, 0, 0);
-    ir_plain(IR_CP_ASYNC_WAIT, 0, 0);
-    BLAME;
-    test_load_value(IR_SHARED, CKL_U8, x, planted ? 2 : 3);
+    finish_cp_async();
+    BLAMED(test_load_value(IR_SHARED, CKL_U8, x, planted ? 2 : 3));
 }
 
 static void uninitialised_vector(void)
@@ -59,11 +53,8 @@ static void uninitialised_vector(void)
     val from = test_element(p.fresh, tid(), 16), x = add(tile("x", 512), mul(tid(), 16));
     if (!planted)
         test_store_value(IR_GLOBAL, CKL_U8, from, 15, ir_int(CKL_U8, 1));
-    BLAME;
-    ir_cp_async(x, 0, from, 16, u32(16));
-    HERE;
-    ir_plain(IR_CP_ASYNC_COMMIT, 0, 0);
-    ir_plain(IR_CP_ASYNC_WAIT, 0, 0);
+    BLAMED(ir_cp_async(x, 0, from, 16, u32(16)));
+    finish_cp_async();
 }
 
 static void uninitialised_shared(void)
@@ -72,8 +63,7 @@ static void uninitialised_shared(void)
     val at = add(tile("x", 128), mul(tid(), 4));
     if (!planted)
         test_store_value(IR_SHARED, IR_U32, at, 0, u32(1));
-    BLAME;
-    test_load_value(IR_SHARED, IR_U32, at, 0);
+    BLAMED(test_load_value(IR_SHARED, IR_U32, at, 0));
 }
 
 /* Half of a word each: uninitialised in its other half. */
@@ -84,8 +74,7 @@ static void uninitialised_half(void)
     test_store_value(IR_SHARED, IR_U16, at, 0, ir_int(IR_U16, 1));
     if (!planted)
         test_store_value(IR_SHARED, IR_U16, at, 2, ir_int(IR_U16, 1));
-    BLAME;
-    test_load_value(IR_SHARED, IR_U32, at, 0);
+    BLAMED(test_load_value(IR_SHARED, IR_U32, at, 0));
 }
 
 static void race(void)
@@ -97,8 +86,7 @@ static void race(void)
     test_store_value(IR_SHARED, IR_U32, add(x, mul(tid(), 4)), 0, u32(1));
     if (!planted)
         ir_bar_sync(u32(0), 64);
-    BLAME;
-    test_load_value(IR_SHARED, IR_U32, ir_binary(IR_SUB, add(x, u32(63 * 4)), mul(tid(), 4)), 0);
+    BLAMED(test_load_value(IR_SHARED, IR_U32, ir_binary(IR_SUB, add(x, u32(63 * 4)), mul(tid(), 4)), 0));
 }
 
 /* Write after several warps' reads. */
@@ -109,9 +97,7 @@ static void race_after_reads(void)
     IF(ir_compare(IR_EQ, tid(), u32(0)))
         test_store_value(IR_SHARED, IR_U32, x, 0, u32(1));
     ir_bar_sync(u32(0), 128);
-    BLAME;
-    test_load_value(IR_SHARED, IR_U32, x, 0);
-    HERE;
+    BLAMED(test_load_value(IR_SHARED, IR_U32, x, 0));
     if (!planted)
         ir_bar_sync(u32(0), 128);
     IF(ir_compare(IR_EQ, tid(), u32(0)))
@@ -133,11 +119,8 @@ static void race_after_two_readers(void)
     ir_bar_sync(u32(1), planted ? 64 : 96);
     if (planted)
         ir_end_if();
-    IF(ir_compare(IR_EQ, tid(), u32(0))) {
-        BLAME;
-        test_store_value(IR_SHARED, IR_U32, x, 0, u32(2));
-        HERE;
-    }
+    IF(ir_compare(IR_EQ, tid(), u32(0)))
+        BLAMED(test_store_value(IR_SHARED, IR_U32, x, 0, u32(2)));
 }
 
 /* Neighbouring halves of words by different warps are no race; the same half is. */
@@ -146,8 +129,7 @@ static void race_of_halves(void)
     declare();
     val x = tile("x", 256);
     val lane = mul(ir_sreg(IR_LANE), 4), warp = planted ? u32(0) : mul(ir_sreg(IR_WARP), 2);
-    BLAME;
-    test_store_value(IR_SHARED, IR_U16, add(add(x, lane), warp), 0, ir_int(IR_U16, 1));
+    BLAMED(test_store_value(IR_SHARED, IR_U16, add(add(x, lane), warp), 0, ir_int(IR_U16, 1)));
 }
 
 /* Control */
@@ -155,11 +137,8 @@ static void race_of_halves(void)
 static void diverged_barrier(void)
 {
     declare();
-    IF(ir_compare(IR_LT, ir_sreg(IR_LANE), u32(planted ? 16 : 32))) {
-        BLAME;
-        ir_bar_sync(u32(0), 64);
-        HERE;
-    }
+    IF(ir_compare(IR_LT, ir_sreg(IR_LANE), u32(planted ? 16 : 32)))
+        BLAMED(ir_bar_sync(u32(0), 64));
 }
 
 static void barrier_counts_differ(void)
@@ -226,8 +205,7 @@ static void endless_polls(void)
 static void division_by_zero(void)
 {
     declare();
-    BLAME;
-    ir_binary(IR_DIV, u32(7), planted ? tid() : add(tid(), u32(1)));
+    BLAMED(ir_binary(IR_DIV, u32(7), planted ? tid() : add(tid(), u32(1))));
 }
 
 static void too_many_registers(void)
@@ -253,9 +231,7 @@ static void rest_of_registers(void)
         ir_plain(IR_SETMAXNREG, planted ? 32 : 24, 0);
     ELSE
     {
-        BLAME;
-        ir_plain(IR_SETMAXNREG, 240, 1);
-        HERE;
+        BLAMED(ir_plain(IR_SETMAXNREG, 240, 1));
     }
 }
 
@@ -263,33 +239,40 @@ static const fault_case cases[] = {
     { out_of_bounds,
       32,
       1,
-      { "out-of-bounds global access", "lane 16, at", "4 bytes at memory+16384: 4 bytes past the end" },
-      0 },
+      { "out-of-bounds global access", "lane 16, at", "4 bytes at memory+16384: 4 bytes past the end" } },
     { out_of_bounds_shared,
       32,
       1,
-      { "out-of-bounds shared access", "lane 31", "x+128, offset 128 of the kernel's 128 bytes" },
-      0 },
-    { misaligned, 32, 1, { "misaligned global access", "lane 0", "memory+4, address 0x" }, 0 },
-    { uninitialised_global, 32, 1, { "uninitialised global memory", "4 bytes at fresh+0, offset 0 of" }, 0 },
-    { uninitialised_part, 32, 1, { "read of uninitialised shared memory", "x+2 came by cp_async" }, 0 },
-    { uninitialised_vector, 32, 1, { "read of uninitialised global memory", "16 bytes at fresh+0" }, 0 },
-    { uninitialised_shared, 32, 1, { "uninitialised shared memory", "x is read before it was written" }, 0 },
-    { uninitialised_half, 32, 1, { "uninitialised shared memory", "x+2 is read before" }, 0 },
-    { race, 64, 1, { "shared-memory race", "no barrier orders them", "warp " }, 0 },
-    { race_after_reads, 128, 1, { "shared-memory race", "no barrier orders them" }, 0 },
-    { race_after_two_readers, 96, 1, { "shared-memory race", "warp 0", "warp 1" }, 0 },
-    { race_of_halves, 64, 1, { "shared-memory race", "meets the write" }, 0 },
-    { diverged_barrier, 64, 1, { "divergence at a converged instruction", "lane 16", "bar_sync" }, 0 },
-    { barrier_counts_differ, 96, 1, { "misused barrier", "barrier 1", "96" }, 0 },
-    { barrier_at_two_places, 64, 1, { "misused barrier", "others wait by another instruction, at " }, 0 },
-    { over_the_limit, 32, 1, { "233472", "232448" }, CKL_UNSUPPORTED },
-    { endless_loop, 32, 1, { "endless loop", "its budget; CKL_EMULATOR=\"budget=" }, 0 },
-    { endless_polls, 32, 1, { "endless loop" }, 0 },
-    { division_by_zero, 32, 1, { "division by zero", "lane 0" }, 0 },
-    { too_many_registers, 384, 1, { "deadlock", "232 registers" }, 0 },
-    { rest_of_registers, 384, 1, { "deadlock", "240 registers" }, 0 },
+      { "out-of-bounds shared access", "lane 31", "x+128, offset 128 of the kernel's 128 bytes" } },
+    { misaligned, 32, 1, { "misaligned global access", "lane 0", "memory+4, address 0x" } },
+    { uninitialised_global, 32, 1, { "uninitialised global memory", "4 bytes at fresh+0, offset 0 of" } },
+    { uninitialised_part, 32, 1, { "read of uninitialised shared memory", "x+2 came by cp_async" } },
+    { uninitialised_vector, 32, 1, { "read of uninitialised global memory", "16 bytes at fresh+0" } },
+    { uninitialised_shared, 32, 1, { "uninitialised shared memory", "x is read before it was written" } },
+    { uninitialised_half, 32, 1, { "uninitialised shared memory", "x+2 is read before" } },
+    { race, 64, 1, { "shared-memory race", "no barrier orders them", "warp " } },
+    { race_after_reads, 128, 1, { "shared-memory race", "no barrier orders them" } },
+    { race_after_two_readers, 96, 1, { "shared-memory race", "warp 0", "warp 1" } },
+    { race_of_halves, 64, 1, { "shared-memory race", "meets the write" } },
+    { diverged_barrier, 64, 1, { "divergence at a converged instruction", "lane 16", "bar_sync" } },
+    { barrier_counts_differ, 96, 1, { "misused barrier", "barrier 1", "96" } },
+    { barrier_at_two_places, 64, 1, { "misused barrier", "others wait by another instruction, at " } },
+    { endless_loop, 32, 1, { "endless loop", "its budget; CKL_EMULATOR=\"budget=" } },
+    { endless_polls, 32, 1, { "endless loop" } },
+    { division_by_zero, 32, 1, { "division by zero", "lane 0" } },
+    { too_many_registers, 384, 1, { "deadlock", "232 registers" } },
+    { rest_of_registers, 384, 1, { "deadlock", "240 registers" } },
 };
+
+TEST(over_the_limit)
+{
+    static const fault_case c = { over_the_limit, 32, 1, { "233472", "232448" } };
+    bench b = bench_open("");
+    assert_int_equal(bench_run(&b, &c, true), CKL_UNSUPPORTED);
+    check_report(&c, "");
+    assert_ok(bench_run(&b, &c, false));
+    b.gpu->ops->close(b.gpu);
+}
 
 /* The device works on after a fault. */
 TEST(launch_after_fault)
@@ -305,8 +288,7 @@ static void conflicting_stores(void)
 {
     declare();
     val x = tile("x", 4 * 32 * 33);
-    BLAME;
-    test_store_value(IR_SHARED, IR_U32, add(x, mul(tid(), planted ? 4 * 32 : 4 * 33)), 0, u32(0));
+    BLAMED(test_store_value(IR_SHARED, IR_U32, add(x, mul(tid(), planted ? 4 * 32 : 4 * 33)), 0, u32(0)));
 }
 
 /* Eight rows of 16 bytes at a time. */
@@ -314,14 +296,13 @@ static void conflicting_matrices(void)
 {
     declare();
     const val x = tile("x", 32 * 128), zeros[] = { u32(0), u32(0), u32(0), u32(0) };
-    BLAME;
-    ir_stmatrix(4, false, add(x, mul(tid(), planted ? 128 : 16)), 0, zeros);
+    BLAMED(ir_stmatrix(4, false, add(x, mul(tid(), planted ? 128 : 16)), 0, zeros));
 }
 
 TEST(bank_conflicts)
 {
-    static const fault_case all[] = { { conflicting_stores, 32, 1, { NULL }, 0 },
-                                      { conflicting_matrices, 32, 1, { NULL }, 0 } };
+    static const fault_case all[] = { { conflicting_stores, 32, 1, { NULL } },
+                                      { conflicting_matrices, 32, 1, { NULL } } };
     static const int conflicts[] = { 31, 4 * 7 };
     for (int i = 0; i < COUNT_OF(all); i++) {
         char where[96], line[64];
@@ -346,8 +327,7 @@ static void read_before_store(void)
     declare();
     val x = tile("x", 128), at = add(x, mul(ir_sreg(IR_LANE), 4));
     IF(is_warp(0)) {
-        BLAME;
-        test_load_value(IR_SHARED, IR_U32, at, 0);
+        BLAMED(test_load_value(IR_SHARED, IR_U32, at, 0));
     }
     ELSE
     {
@@ -362,8 +342,7 @@ static void read_long_before_store(void)
     declare();
     val x = tile("x", 128), at = add(x, mul(ir_sreg(IR_LANE), 4));
     IF(is_warp(0)) {
-        BLAME;
-        test_load_value(IR_SHARED, IR_U32, at, 0);
+        BLAMED(test_load_value(IR_SHARED, IR_U32, at, 0));
     }
     ELSE
     {
@@ -381,19 +360,16 @@ static void read_long_before_store(void)
 
 static void begin_barrier(val bar)
 {
-    IF(ir_elect()) {
-        ir_mbarrier_init(bar, 0, 1);
-        ir_plain(IR_FENCE_MBARRIER_INIT, 0, 0);
-    }
+    IF(ir_elect())
+        init_barrier(bar);
 }
 
 static void read_before_copy(void)
 {
     parameters p = declare();
-    val x = tile("x", 128), bar = ir_smem_address(ir_smem_alloc("bar", 8, 8));
+    val x = tile("x", 128), bar = barrier("bar");
     IF(is_warp(0)) {
-        BLAME;
-        test_load_value(IR_SHARED, IR_U32, add(x, mul(ir_sreg(IR_LANE), 4)), 0);
+        BLAMED(test_load_value(IR_SHARED, IR_U32, add(x, mul(ir_sreg(IR_LANE), 4)), 0));
     }
     ELSE
     {
@@ -410,10 +386,9 @@ static void read_before_copy(void)
 static void wait_before_init(void)
 {
     declare();
-    val bar = ir_smem_address(ir_smem_alloc("bar", 8, 8));
+    val bar = barrier("bar");
     IF(is_warp(0)) {
-        BLAME;
-        ir_mbarrier_wait(bar, 0, u32(0));
+        BLAMED(ir_mbarrier_wait(bar, 0, u32(0)));
     }
     ELSE
     {
@@ -438,7 +413,7 @@ TEST(written_later)
     };
     for (int i = 0; i < COUNT_OF(all); i++) {
         bench b = bench_open("budget=100000");
-        const fault_case c = { all[i].describe, 64, 1, { all[i].what, all[i].writer, all[i].missing }, 0 };
+        const fault_case c = { all[i].describe, 64, 1, { all[i].what, all[i].writer, all[i].missing } };
         char line[64];
         assert_int_equal(bench_run(&b, &c, true), CKL_DEVICE_FAULT);
         check_report(&c, "rounds");
@@ -484,8 +459,8 @@ static void race_in_last(void)
 /* A CTA finds nothing of the one before it: neither its shared memory nor what its warps knew of each other. */
 TEST(later_cta)
 {
-    const fault_case last[] = { { unwritten_in_last, 32, 1, { "x is read before it was written" }, 0 },
-                                { race_in_last, 64, 1, { "shared-memory race", "no barrier orders them" }, 0 } };
+    const fault_case last[] = { { unwritten_in_last, 32, 1, { "x is read before it was written" } },
+                                { race_in_last, 64, 1, { "shared-memory race", "no barrier orders them" } } };
     for (int i = 0; i < COUNT_OF(last); i++) {
         bench b = bench_open("");
         test_kernel k = { last[i].describe, IR_SM90A, .threads = last[i].threads, .grid = CTAS };

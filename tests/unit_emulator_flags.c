@@ -17,8 +17,7 @@ static void pass_flag(passing by)
     IF(ir_elect()) {
         IF(is_cta(0)) {
             wait_for(by.load, flag, u32(1));
-            BLAME;
-            test_load_value(IR_GLOBAL, IR_U32, p.memory, 0);
+            BLAMED(test_load_value(IR_GLOBAL, IR_U32, p.memory, 0));
         }
         IF(is_cta(1)) {
             HERE;
@@ -84,9 +83,7 @@ static void flag_within_a_cta(void)
     ir_end_if();
     only_thread(32);
     wait_for(IR_ORDER_ACQUIRE, flag, u32(1));
-    BLAME;
-    test_load_value(IR_GLOBAL, IR_U32, p.memory, 0);
-    HERE;
+    BLAMED(test_load_value(IR_GLOBAL, IR_U32, p.memory, 0));
     ir_end_if();
 }
 
@@ -113,16 +110,10 @@ static void pass_in_scopes(ir_scope release, ir_scope acquire)
 }
 
 /* An acquire of CTA scope does not include the other CTA. */
-static void polled_too_near(void)
-{
-    pass_in_scopes(IR_SCOPE_SYS, planted ? IR_SCOPE_CTA : IR_SCOPE_SYS);
-}
+KERNEL(polled_too_near, pass_in_scopes(IR_SCOPE_SYS, planted ? IR_SCOPE_CTA : IR_SCOPE_SYS))
 
 /* A release of cluster scope orders the other CTA of the cluster, one of CTA scope does not. */
-static void flag_of_a_cluster(void)
-{
-    pass_in_scopes(planted ? IR_SCOPE_CTA : IR_SCOPE_CLUSTER, IR_SCOPE_CLUSTER);
-}
+KERNEL(flag_of_a_cluster, pass_in_scopes(planted ? IR_SCOPE_CTA : IR_SCOPE_CLUSTER, IR_SCOPE_CLUSTER))
 
 /* The flag goes through a third CTA, which takes what it knows along. */
 static void passed_on(void)
@@ -132,8 +123,7 @@ static void passed_on(void)
     IF(ir_elect()) {
         IF(is_cta(0)) {
             wait_for(IR_ORDER_ACQUIRE, next, u32(1));
-            BLAME;
-            test_load_value(IR_GLOBAL, IR_U32, p.memory, 0);
+            BLAMED(test_load_value(IR_GLOBAL, IR_U32, p.memory, 0));
         }
         IF(is_cta(1)) {
             wait_for(planted ? IR_ORDER_RELAXED : IR_ORDER_ACQUIRE, flag, u32(1));
@@ -155,8 +145,7 @@ static void overwritten(void)
         IF(is_cta(0)) {
             wait_for(IR_ORDER_RELAXED, next, u32(1));
             load_flag(IR_ORDER_ACQUIRE, flag);
-            BLAME;
-            test_load_value(IR_GLOBAL, IR_U32, p.memory, 0);
+            BLAMED(test_load_value(IR_GLOBAL, IR_U32, p.memory, 0));
         }
         IF(is_cta(1)) {
             wait_for(IR_ORDER_RELAXED, flag, u32(1));
@@ -186,9 +175,7 @@ static void found_by_a_reduction(void)
             else
                 ir_atomic(IR_ORDER_DEFAULT, IR_SCOPE_GPU, IR_RED_ADD, flag, 0, u32(1));
             ir_fence(IR_SCOPE_GPU);
-            BLAME;
-            test_load_value(IR_GLOBAL, IR_U32, p.memory, 0);
-            HERE;
+            BLAMED(test_load_value(IR_GLOBAL, IR_U32, p.memory, 0));
         }
         IF(is_cta(1)) {
             test_store_value(IR_GLOBAL, IR_U32, p.memory, 0, u32(7));
@@ -199,24 +186,20 @@ static void found_by_a_reduction(void)
 }
 
 static const global_case cases[] = {
-    { { relaxed_flag, 32, 1, { "global-memory race", "read of memory+0 meets the write by warp 0 of CTA (1" }, 0 },
+    { { relaxed_flag, 32, 1, { "global-memory race", "read of memory+0 meets the write by warp 0 of CTA (1" } }, 2, 0 },
+    { { fence_too_narrow, 32, 1, { "global-memory race", "of memory+0 meets the write by warp 0 of CTA (1" } }, 2, 0 },
+    { { flag_within_a_cta, 64, 1, { "global-memory race", "of memory+0 meets the write by warp 0" } }, 1, 0 },
+    { { written_after_release, 32, 1, { "global-memory race", "of memory+0 meets the " } }, 2, 0 },
+    { { polled_without_acquire, 32, 1, { "global-memory race", "read, but not acquired" } }, 2, 0 },
+    { { ordinary_flag, 32, 1, { "global-memory race", "memory+8192", "both must be strong" } }, 2, 0 },
+    { { polled_by_ordinary_loads, 32, 1, { "global-memory race", "memory+8192", "both must be strong" } }, 2, 0 },
+    { { polled_too_near, 32, 1, { "global-memory race", "memory+8192", "by warp 0 of CTA" } }, 2, 0 },
+    { { flag_of_a_cluster, 32, 2, { "global-memory race", "by warp 0 of CTA" } }, 2, 0 },
+    { { passed_on, 32, 1, { "global-memory race", "warp 0 of CTA (2,0,0)" } }, 3, 0 },
+    { { found_by_a_reduction, 32, 1, { "global-memory race", "of memory+0 meets the write by warp 0 of CTA (1" } },
       2,
       0 },
-    { { fence_too_narrow, 32, 1, { "global-memory race", "of memory+0 meets the write by warp 0 of CTA (1" }, 0 },
-      2,
-      0 },
-    { { flag_within_a_cta, 64, 1, { "global-memory race", "of memory+0 meets the write by warp 0" }, 0 }, 1, 0 },
-    { { written_after_release, 32, 1, { "global-memory race", "of memory+0 meets the " }, 0 }, 2, 0 },
-    { { polled_without_acquire, 32, 1, { "global-memory race", "read, but not acquired" }, 0 }, 2, 0 },
-    { { ordinary_flag, 32, 1, { "global-memory race", "memory+8192", "both must be strong" }, 0 }, 2, 0 },
-    { { polled_by_ordinary_loads, 32, 1, { "global-memory race", "memory+8192", "both must be strong" }, 0 }, 2, 0 },
-    { { polled_too_near, 32, 1, { "global-memory race", "memory+8192", "by warp 0 of CTA" }, 0 }, 2, 0 },
-    { { flag_of_a_cluster, 32, 2, { "global-memory race", "by warp 0 of CTA" }, 0 }, 2, 0 },
-    { { passed_on, 32, 1, { "global-memory race", "warp 0 of CTA (2,0,0)" }, 0 }, 3, 0 },
-    { { found_by_a_reduction, 32, 1, { "global-memory race", "of memory+0 meets the write by warp 0 of CTA (1" }, 0 },
-      2,
-      0 },
-    { { overwritten, 32, 1, { "global-memory race", "warp 0 of CTA (2,0,0)" }, 0 }, 3, 0 },
+    { { overwritten, 32, 1, { "global-memory race", "warp 0 of CTA (2,0,0)" } }, 3, 0 },
 };
 
 int main(void)

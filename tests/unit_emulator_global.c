@@ -7,8 +7,7 @@
 static void same_word(void)
 {
     parameters p = declare();
-    BLAME;
-    test_store_value(IR_GLOBAL, IR_U32, test_element(p.memory, planted ? u32(0) : cta(), 4), 0, cta());
+    BLAMED(test_store_value(IR_GLOBAL, IR_U32, test_element(p.memory, planted ? u32(0) : cta(), 4), 0, cta()));
 }
 
 /* Each CTA writes half of a word; planted, the second writes all of it. */
@@ -37,8 +36,7 @@ static void half_written_by_another(void)
         test_store_value(IR_GLOBAL, IR_U16, p.fresh, 0, ir_int(IR_U16, 1));
     ELSE
     {
-        BLAME;
-        test_load_value(IR_GLOBAL, IR_U32, planted ? p.fresh : p.memory, 0);
+        BLAMED(test_load_value(IR_GLOBAL, IR_U32, planted ? p.fresh : p.memory, 0));
     }
     ir_end_if();
 }
@@ -67,11 +65,10 @@ static void read_of_one(void)
 static void tma_load_of_written(void)
 {
     parameters p = declare();
-    val x = tile("x", TILE_BYTES), bar = ir_smem_address(ir_smem_alloc("bar", 8, 8)), zero = ir_int(CKL_I32, 0);
+    val x = tile("x", TILE_BYTES), bar = barrier("bar"), zero = ir_int(CKL_I32, 0);
     const val origin[] = { zero, zero };
     IF(ir_elect()) {
-        ir_mbarrier_init(bar, 0, 1);
-        ir_plain(IR_FENCE_MBARRIER_INIT, 0, 0);
+        init_barrier(bar);
         ir_mbarrier_expect(bar, 0, u32(TILE_BYTES));
         ir_tma_load(x, 0, p.map, bar, u32(0), 2, origin);
         ir_mbarrier_wait(bar, 0, u32(0));
@@ -112,10 +109,8 @@ static void gather(mistake m)
     ir_end_if();
     ir_bar_sync(u32(0), 64);
     IF(ir_compare(IR_NE, test_load_value(IR_SHARED, IR_U32, ir_smem_address(told), 0), u32(0))) {
-        IF(ir_compare(IR_LT, tid(), u32(2 * CTAS))) {
-            BLAME;
-            test_load_value(IR_GLOBAL, IR_U32, test_element(p.memory, tid(), 4), 0);
-        }
+        IF(ir_compare(IR_LT, tid(), u32(2 * CTAS)))
+            BLAMED(test_load_value(IR_GLOBAL, IR_U32, test_element(p.memory, tid(), 4), 0));
     }
 }
 
@@ -161,8 +156,7 @@ static void store_not_complete(void)
     IF(ir_elect()) {
         IF(is_cta(0)) {
             wait_for(IR_ORDER_ACQUIRE, flag, u32(1));
-            BLAME;
-            test_load_value(IR_GLOBAL, IR_U32, p.memory, 256);
+            BLAMED(test_load_value(IR_GLOBAL, IR_U32, p.memory, 256));
         }
         ELSE
         {
@@ -179,20 +173,17 @@ static void store_not_complete(void)
 static void load_without_proxy_fence(void)
 {
     parameters p = declare();
-    val x = tile("x", TILE_BYTES), bar = ir_smem_address(ir_smem_alloc("bar", 8, 8));
+    val x = tile("x", TILE_BYTES), bar = barrier("bar");
     val flag = at_offset(p.memory, FLAG), zero = ir_int(CKL_I32, 0);
     const val origin[] = { zero, zero };
     IF(ir_elect()) {
         IF(is_cta(0)) {
-            ir_mbarrier_init(bar, 0, 1);
-            ir_plain(IR_FENCE_MBARRIER_INIT, 0, 0);
+            init_barrier(bar);
             wait_for(IR_ORDER_ACQUIRE, flag, u32(1));
             if (!planted)
                 ir_plain(IR_FENCE_PROXY_ASYNC, 0, 1);
             ir_mbarrier_expect(bar, 0, u32(TILE_BYTES));
-            BLAME;
-            ir_tma_load(x, 0, p.map, bar, u32(0), 2, origin);
-            HERE;
+            BLAMED(ir_tma_load(x, 0, p.map, bar, u32(0), 2, origin));
             ir_mbarrier_wait(bar, 0, u32(0));
         }
         ELSE
@@ -215,9 +206,8 @@ static void grid_barrier(void)
         ir_atomic(IR_ORDER_RELEASE, IR_SCOPE_GPU, IR_RED_ADD, count, 0, u32(1));
         BLAME;
         FOREVER {
-            BLAME;
-            ir_break(ir_compare(IR_EQ, ir_load_strong(IR_ORDER_ACQUIRE, IR_SCOPE_GPU, IR_U32, count, 0),
-                                ir_sreg(IR_GRID_X)));
+            BLAMED(ir_break(ir_compare(IR_EQ, ir_load_strong(IR_ORDER_ACQUIRE, IR_SCOPE_GPU, IR_U32, count, 0),
+                                       ir_sreg(IR_GRID_X))));
         }
     }
 }
@@ -231,8 +221,7 @@ static void lock(void)
         FOREVER {
             HERE;
             val before = ir_atomic(IR_ORDER_ACQ_REL, IR_SCOPE_GPU, IR_RED_EXCH, held, 0, u32(1));
-            BLAME;
-            ir_break(ir_compare(IR_EQ, before, u32(0)));
+            BLAMED(ir_break(ir_compare(IR_EQ, before, u32(0))));
         }
         test_store_value(IR_GLOBAL, IR_U32, p.memory, 0, cta());
         if (!planted)
@@ -310,22 +299,15 @@ static void barrier_of_others(void)
     ir_else();
     wait_for(planted ? IR_ORDER_RELAXED : IR_ORDER_ACQUIRE, flag, u32(1));
     ir_bar_sync(u32(1), 64);
-    BLAME;
-    test_load_value(IR_SHARED, IR_U32, x, 0);
+    BLAMED(test_load_value(IR_SHARED, IR_U32, x, 0));
     ir_end_if();
-}
-
-static void cluster_meets(void)
-{
-    ir_plain(IR_CLUSTER_ARRIVE, 0, 0);
-    ir_plain(IR_CLUSTER_WAIT, 0, 0);
 }
 
 /* By its barrier a cluster also knows what TMA may load; planted, the writer did not say so. */
 static void cluster_loads_what_one_wrote(void)
 {
     parameters p = declare();
-    val x = tile("x", TILE_BYTES), bar = ir_smem_address(ir_smem_alloc("bar", 8, 8)), zero = ir_int(CKL_I32, 0);
+    val x = tile("x", TILE_BYTES), bar = barrier("bar"), zero = ir_int(CKL_I32, 0);
     const val origin[] = { zero, zero };
     ir_load_strong(IR_ORDER_RELAXED, IR_SCOPE_GPU, IR_U32, p.memory, FLAG);
     IF(is_cta(0)) {
@@ -333,19 +315,16 @@ static void cluster_loads_what_one_wrote(void)
         if (!planted)
             ir_plain(IR_FENCE_PROXY_ASYNC, 0, 1);
     }
-    cluster_meets();
+    cluster_sync();
     IF(is_cta(1)) {
         IF(ir_elect()) {
-            ir_mbarrier_init(bar, 0, 1);
-            ir_plain(IR_FENCE_MBARRIER_INIT, 0, 0);
+            init_barrier(bar);
             ir_mbarrier_expect(bar, 0, u32(TILE_BYTES));
-            BLAME;
-            ir_tma_load(x, 0, p.map, bar, u32(0), 2, origin);
-            HERE;
+            BLAMED(ir_tma_load(x, 0, p.map, bar, u32(0), 2, origin));
             ir_mbarrier_wait(bar, 0, u32(0));
         }
     }
-    cluster_meets();
+    cluster_sync();
 }
 
 /*
@@ -371,45 +350,43 @@ static void read_by_many(void)
         }
         IF(is_cta(READERS + 1)) {
             wait_for(IR_ORDER_ACQUIRE, flag, u32(1));
-            BLAME;
-            store_flag(IR_ORDER_DEFAULT, p.memory, u32(1));
-            HERE;
+            BLAMED(store_flag(IR_ORDER_DEFAULT, p.memory, u32(1)));
         }
     }
 }
 
 static const global_case cases[] = {
-    { { same_word, 32, 1, { "global-memory race", "write of memory+0 meets the write by CTA" }, 0 }, 2, 0 },
-    { { halves_of_a_word, 32, 1, { "global-memory race", "no release and acquire" }, 0 }, 2, 0 },
-    { { half_written_by_another, 32, 1, { "global-memory race", "fresh+0" }, 0 }, 2, 0 },
-    { { read_of_other, 32, 1, { "global-memory race", "memory+0", "no release and acquire" }, 0 }, CTAS, 0 },
-    { { read_of_one, 32, 1, { "global-memory race", "memory+0", "CTA (0,0,0)" }, 0 }, 2, 0 },
-    { { tma_load_of_written, 32, 1, { "global-memory race", "memory+512", "by " }, 0 }, 1, 1 },
-    { { gather_no_fence_before, 64, 1, { "global-memory race", "fence or a release before the flag" }, 0 }, CTAS, 0 },
-    { { gather_no_fence_after, 64, 1, { "global-memory race", "read, but not acquired" }, 0 }, CTAS, 0 },
-    { { gather_no_barrier, 64, 1, { "global-memory race", "read of memory+", "warp 1 of CTA" }, 0 }, CTAS, 0 },
-    { { gather_narrow_fence, 64, 1, { "global-memory race", "by warp" }, 0 }, CTAS, 0 },
-    { { gather_by_order, 32, 1, { "global-memory race", "warp 0 of CTA" }, 0 }, CTAS, 0 },
-    { { store_not_complete, 32, 1, { "global-memory race", "the bulk store of warp 0 of CTA (1", "bulk_wait" }, 0 },
+    { { same_word, 32, 1, { "global-memory race", "write of memory+0 meets the write by CTA" } }, 2, 0 },
+    { { halves_of_a_word, 32, 1, { "global-memory race", "no release and acquire" } }, 2, 0 },
+    { { half_written_by_another, 32, 1, { "global-memory race", "fresh+0" } }, 2, 0 },
+    { { read_of_other, 32, 1, { "global-memory race", "memory+0", "no release and acquire" } }, CTAS, 0 },
+    { { read_of_one, 32, 1, { "global-memory race", "memory+0", "CTA (0,0,0)" } }, 2, 0 },
+    { { tma_load_of_written, 32, 1, { "global-memory race", "memory+512", "by " } }, 1, 1 },
+    { { gather_no_fence_before, 64, 1, { "global-memory race", "fence or a release before the flag" } }, CTAS, 0 },
+    { { gather_no_fence_after, 64, 1, { "global-memory race", "read, but not acquired" } }, CTAS, 0 },
+    { { gather_no_barrier, 64, 1, { "global-memory race", "read of memory+", "warp 1 of CTA" } }, CTAS, 0 },
+    { { gather_narrow_fence, 64, 1, { "global-memory race", "by warp" } }, CTAS, 0 },
+    { { gather_by_order, 32, 1, { "global-memory race", "warp 0 of CTA" } }, CTAS, 0 },
+    { { store_not_complete, 32, 1, { "global-memory race", "the bulk store of warp 0 of CTA (1", "bulk_wait" } },
       2,
       0 },
-    { { load_without_proxy_fence, 32, 1, { "missing fence_proxy_async", "memory+512", "_gmem" }, 0 }, 2, 0 },
-    { { grid_barrier, 32, 1, { "deadlock", "memory+8256 to change", "the device holds 6 at once" }, 0 }, SMS, 1 },
-    { { barrier_of_others, 128, 1, { "shared-memory race", "by warp 1", "no barrier orders them" }, 0 }, 1, 0 },
-    { { cluster_loads_what_one_wrote, 32, 2, { "missing fence_proxy_async", "memory+512", "_gmem" }, 0 }, 2, 0 },
-    { { read_by_many, 32, 1, { "global-memory race", "write of memory+0 meets the read by warp 0 of CTA (0,0,0)" }, 0 },
+    { { load_without_proxy_fence, 32, 1, { "missing fence_proxy_async", "memory+512", "_gmem" } }, 2, 0 },
+    { { grid_barrier, 32, 1, { "deadlock", "memory+8256 to change", "the device holds 6 at once" } }, SMS, 1 },
+    { { barrier_of_others, 128, 1, { "shared-memory race", "by warp 1", "no barrier orders them" } }, 1, 0 },
+    { { cluster_loads_what_one_wrote, 32, 2, { "missing fence_proxy_async", "memory+512", "_gmem" } }, 2, 0 },
+    { { read_by_many, 32, 1, { "global-memory race", "write of memory+0 meets the read by warp 0 of CTA (0,0,0)" } },
       READERS + 2,
       0 },
-    { { lock, 32, 1, { "deadlock", "memory+8256 to change", "1 of 2 CTAs have ended" }, 0 }, 2, 0 },
+    { { lock, 32, 1, { "deadlock", "memory+8256 to change", "1 of 2 CTAs have ended" } }, 2, 0 },
 };
 
 TEST(turnstile)
 {
-    static const global_case c = { { turnstile, 32, 1, { NULL }, 0 }, 40, 0 };
+    static const global_case c = { { turnstile, 32, 1, { NULL } }, 40, 0 };
     for (int i = 0; i < COUNT_OF(all_settings); i++) {
         bench b = bench_open(all_settings[i]);
         uint32_t sum = 0;
-        if (run(&b, &c, false, c.grid) != CKL_OK)
+        if (bench_run_grid(&b, &c.fault, false, c.grid) != CKL_OK)
             fail_msg("[%s] %s", all_settings[i], ckl_error());
         assert_ok(b.gpu->ops->copy_out(b.gpu, &sum, b.memory, sizeof sum, NULL));
         assert_int_equal(sum, 40 * 39 / 2);
@@ -459,12 +436,12 @@ TEST(words_and_bytes)
     for (int way = 0; way < 4; way++) {
         first_writes = way & 1, first_by_bytes = way & 2;
         const global_case c = {
-            { touched_by_two, 32, 1, { "global-memory race", first_writes ? "the write by" : "the read by" }, 0 }, 2, 0
+            { touched_by_two, 32, 1, { "global-memory race", first_writes ? "the write by" : "the read by" } }, 2, 0
         };
         test_global(&(void *){ (void *)(uintptr_t)&c });
         bench b = bench_open("");
         char line[64];
-        assert_int_equal(run(&b, &c, true, c.grid), CKL_DEVICE_FAULT);
+        assert_int_equal(bench_run_grid(&b, &c.fault, true, c.grid), CKL_DEVICE_FAULT);
         snprintf(line, sizeof line, "/%s:%d;", BLAMED_FILE, first_at);
         if (!strstr(ckl_error(), line))
             fail_msg("%s is not in: %s", line, ckl_error());
@@ -490,17 +467,18 @@ TEST(one_resident)
 {
     static const char *const settings[] = { "resident=1", "resident=1 schedule=random seed=4",
                                             "resident=2 schedule=random" };
-    static const global_case backwards = { { waits_for_the_next, 32, 1, { NULL }, 0 }, 2, 0 };
-    static const global_case forwards = { { turnstile, 32, 1, { NULL }, 0 }, 40, 0 };
-    static const global_case gathered = { { gather_by_order, 32, 1, { NULL }, 0 }, CTAS, 0 };
+    static const global_case backwards = { { waits_for_the_next, 32, 1, { NULL } }, 2, 0 };
+    static const global_case forwards = { { turnstile, 32, 1, { NULL } }, 40, 0 };
+    static const global_case gathered = { { gather_by_order, 32, 1, { NULL } }, CTAS, 0 };
     for (int i = 0; i < COUNT_OF(settings); i++) {
         bench b = bench_open(settings[i]);
         const bool alone = strstr(settings[i], "resident=1") != NULL;
-        if (run(&b, &forwards, false, forwards.grid) != CKL_OK || run(&b, &gathered, false, CTAS) != CKL_OK)
+        if (bench_run_grid(&b, &forwards.fault, false, forwards.grid) != CKL_OK ||
+            bench_run_grid(&b, &gathered.fault, false, CTAS) != CKL_OK)
             fail_msg("[%s] %s", settings[i], ckl_error());
         b.gpu->ops->close(b.gpu);
         b = bench_open(settings[i]);
-        assert_int_equal(run(&b, &backwards, false, 2), alone ? CKL_DEVICE_FAULT : CKL_OK);
+        assert_int_equal(bench_run_grid(&b, &backwards.fault, false, 2), alone ? CKL_DEVICE_FAULT : CKL_OK);
         if (alone)
             assert_non_null(strstr(ckl_error(), "and 1 have not started: the device holds 1 at once"));
         b.gpu->ops->close(b.gpu);
@@ -518,9 +496,9 @@ static void wait_for_nobody(void)
 /* Five clusters of two CTAs, two at a time. Those that wait are counted, too. */
 TEST(residents_of_a_deadlock)
 {
-    static const global_case c = { { wait_for_nobody, 32, 2, { NULL }, 0 }, 10, 0 };
+    static const global_case c = { { wait_for_nobody, 32, 2, { NULL } }, 10, 0 };
     bench b = bench_open("resident=2");
-    assert_int_equal(run(&b, &c, false, c.grid), CKL_DEVICE_FAULT);
+    assert_int_equal(bench_run_grid(&b, &c.fault, false, c.grid), CKL_DEVICE_FAULT);
     if (!strstr(ckl_error(), "; 2 of 10 CTAs have ended, 2 more wait like this one, and 4 have not started: the device "
                              "holds 4 at once"))
         fail_msg("%s", ckl_error());
@@ -549,10 +527,10 @@ static void endless_and_faulty(void)
 
 TEST(several_faults)
 {
-    static const global_case c = { { endless_and_faulty, 32, 1, { NULL }, 0 }, 3, 0 };
+    static const global_case c = { { endless_and_faulty, 32, 1, { NULL } }, 3, 0 };
     for (int plant = 0; plant < 2; plant++) {
         bench b = bench_open("budget=100000");
-        assert_int_equal(run(&b, &c, plant, c.grid), CKL_DEVICE_FAULT);
+        assert_int_equal(bench_run_grid(&b, &c.fault, plant, c.grid), CKL_DEVICE_FAULT);
         if (!strstr(ckl_error(), plant ? "read of uninitialised" : "endless loop") ||
             !strstr(ckl_error(), plant ? "CTA (2,0,0)" : "CTA (0,0,0)"))
             fail_msg("%s", ckl_error());
@@ -562,10 +540,10 @@ TEST(several_faults)
 
 TEST(barriers_after_a_poll)
 {
-    static const global_case c = { { barriers_after_a_poll, 64, 1, { NULL }, 0 }, 1, 0 };
+    static const global_case c = { { barriers_after_a_poll, 64, 1, { NULL } }, 1, 0 };
     for (int i = 0; i < COUNT_OF(all_settings); i++) {
         bench b = bench_open(all_settings[i]);
-        if (run(&b, &c, false, c.grid) != CKL_OK)
+        if (bench_run_grid(&b, &c.fault, false, c.grid) != CKL_OK)
             fail_msg("[%s] %s", all_settings[i], ckl_error());
         b.gpu->ops->close(b.gpu);
     }
@@ -573,15 +551,15 @@ TEST(barriers_after_a_poll)
 
 TEST(counter_not_reset)
 {
-    static const global_case count = { { counts_to_last, 32, 1, { NULL }, 0 }, CTAS, 0 };
-    static const global_case read = { { reads_fresh, 32, 1, { "read of uninitialised", "fresh+0" }, 0 }, 1, 0 };
+    static const global_case count = { { counts_to_last, 32, 1, { NULL } }, CTAS, 0 };
+    static const global_case read = { { reads_fresh, 32, 1, { "read of uninitialised", "fresh+0" } }, 1, 0 };
     for (int plant = 0; plant < 2; plant++) {
         bench b = bench_open("");
-        assert_ok(run(&b, &count, plant, CTAS));
+        assert_ok(bench_run_grid(&b, &count.fault, plant, CTAS));
         b.gpu->ops->release(b.gpu, b.fresh);
         b.fresh = test_upload(b.gpu, NULL, MEMORY_BYTES);
-        assert_ok(run(&b, &count, plant, CTAS));
-        assert_int_equal(run(&b, &read, plant, 1), plant ? CKL_DEVICE_FAULT : CKL_OK);
+        assert_ok(bench_run_grid(&b, &count.fault, plant, CTAS));
+        assert_int_equal(bench_run_grid(&b, &read.fault, plant, 1), plant ? CKL_DEVICE_FAULT : CKL_OK);
         if (plant)
             check_report(&read.fault, "");
         b.gpu->ops->close(b.gpu);
@@ -598,15 +576,15 @@ TEST(last_numbers)
         const uint32_t used = UINT32_MAX - 1 - (uint32_t)(i % LEFT_MAX);
         bench b = bench_open("");
         ((emulator *)b.gpu)->epochs = used;
-        assert_int_equal(run(&b, c, true, c->grid + c->more), CKL_DEVICE_FAULT);
+        assert_int_equal(bench_run_grid(&b, &c->fault, true, c->grid + c->more), CKL_DEVICE_FAULT);
         check_report(&c->fault, "");
         b.gpu->ops->close(b.gpu);
         b = bench_open("");
         ((emulator *)b.gpu)->epochs = 1; // so its numbers will be those of other CTAs
-        assert_ok(run(&b, c, false, c->grid));
+        assert_ok(bench_run_grid(&b, &c->fault, false, c->grid));
         assert_ok(b.gpu->ops->copy_in(b.gpu, (char *)b.memory + FLAG, zeros, sizeof zeros, NULL));
         ((emulator *)b.gpu)->epochs = used;
-        if (run(&b, c, false, c->grid) != CKL_OK)
+        if (bench_run_grid(&b, &c->fault, false, c->grid) != CKL_OK)
             fail_msg("after number %u: %s", used, ckl_error());
         b.gpu->ops->close(b.gpu);
     }

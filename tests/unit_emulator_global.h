@@ -3,7 +3,7 @@
 
 #include "unit_emulator_faults.h"
 
-enum { FLAG = TILE_BYTES, COUNTER = FLAG + 64, CTAS = 4, SMEM_OF_ONE_PER_SM = 200000, SMS = 6 };
+enum { FLAG = TILE_BYTES, COUNTER = FLAG + 64, CTAS = 4, SMEM_OF_ONE_PER_SM = 200000 };
 
 static inline val cta(void)
 {
@@ -53,41 +53,16 @@ typedef struct global_case {
     int grid, more; // CTAs, and those that the planted fault wants beside them
 } global_case;
 
-static inline ckl_status run(bench *b, const global_case *c, bool plant, int64_t grid)
-{
-    planted = plant;
-    blamed = 0;
-    b->gpu->info.sm_count = SMS; // a small device is as many times faster
-    test_kernel k = { c->fault.describe, IR_SM90A, .threads = c->fault.threads, .cluster = c->fault.cluster,
-                      .grid = grid };
-    return test_run(b->gpu, k, (void *[]){ &b->memory, &b->fresh, &b->map });
-}
-
 static inline void test_global(void **state)
 {
     const global_case *c = *state;
-    for (int i = 0; i < COUNT_OF(all_settings); i++) {
-        bench b = bench_open(all_settings[i]);
-        if (run(&b, c, true, c->grid + c->more) != CKL_DEVICE_FAULT)
-            fail_msg("[%s] planted: nothing was found", all_settings[i]);
-        check_report(&c->fault, all_settings[i]);
-        if (getenv("VERBOSE") && i == 0)
-            print_message("%s\n", ckl_error());
-        b.gpu->ops->close(b.gpu);
-        b = bench_open(all_settings[i]);
-        if (run(&b, c, false, c->grid) != CKL_OK)
-            fail_msg("[%s] corrected: %s", all_settings[i], ckl_error());
-        b.gpu->ops->close(b.gpu);
-    }
+    check_case(&c->fault, c->grid + c->more, c->grid);
 }
 
 /* Runs the tests of the file, and every case as one of its own. */
 static inline int run_global(const global_case *cases, int count)
 {
-    for (int i = 0; i < count; i++) {
-        char name[TEST_NAME_MAX];
-        snprintf(name, sizeof name, "case %d", i);
-        enlist(name, test_global, NULL, NULL, &cases[i]);
-    }
+    for (int i = 0; i < count; i++)
+        enlist_case(i, &cases[i].fault, test_global, &cases[i]);
     return run_enlisted(NULL, NULL);
 }

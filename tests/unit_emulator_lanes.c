@@ -15,9 +15,7 @@ typedef struct shared_words {
 static shared_words prepare(int arrivals)
 {
     declare();
-    const shared_words s = { .words = tile("words", 128),
-                             .first = ir_smem_address(ir_smem_alloc("first", 8, 8)),
-                             .second = ir_smem_address(ir_smem_alloc("second", 8, 8)) };
+    const shared_words s = { .words = tile("words", 128), .first = barrier("first"), .second = barrier("second") };
     IF(ir_compare(IR_EQ, tid(), u32(0))) {
         ir_mbarrier_init(s.first, 0, arrivals);
         ir_mbarrier_init(s.second, 0, 1);
@@ -183,9 +181,7 @@ static void hands_over_one(bool after_one)
     IF(is_warp(1)) {
         only_lane(0);
         ir_mbarrier_wait(s.first, 0, u32(0));
-        BLAME;
-        test_load_value(IR_SHARED, IR_U32, s.words, planted ? 0 : 12);
-        HERE;
+        BLAMED(test_load_value(IR_SHARED, IR_U32, s.words, planted ? 0 : 12));
     }
     ir_end_if();
 }
@@ -194,24 +190,22 @@ KERNEL(hands_over_one_of_many, hands_over_one(false))
 KERNEL(hands_over_one_of_a_joined_cell, hands_over_one(true))
 
 static const fault_case cases[] = {
-    { all_write_and_sync, THREADS, 1, { "shared-memory race", "write by lane 1 of warp 0", "a warp_sync" }, 0 },
-    { all_write_and_meet, THREADS, 1, { "shared-memory race", "write by lane 1 of warp 0", "a warp_sync" }, 0 },
-    { all_read, THREADS, 1, { "shared-memory race", "write of words meets the read by lane 1", "a warp_sync" }, 0 },
-    { both_read, THREADS, 1, { "shared-memory race", "the read by lane 1 of warp 0", "a warp_sync" }, 0 },
-    { writes_after_meeting, THREADS, 1, { "shared-memory race", "write by lane 1 of warp 0" }, 0 },
-    { each_arrives, THREADS, 1, { "shared-memory race", "write by lane 31 of warp 0" }, 0 },
+    { all_write_and_sync, THREADS, 1, { "shared-memory race", "write by lane 1 of warp 0", "a warp_sync" } },
+    { all_write_and_meet, THREADS, 1, { "shared-memory race", "write by lane 1 of warp 0", "a warp_sync" } },
+    { all_read, THREADS, 1, { "shared-memory race", "write of words meets the read by lane 1", "a warp_sync" } },
+    { both_read, THREADS, 1, { "shared-memory race", "the read by lane 1 of warp 0", "a warp_sync" } },
+    { writes_after_meeting, THREADS, 1, { "shared-memory race", "write by lane 1 of warp 0" } },
+    { each_arrives, THREADS, 1, { "shared-memory race", "write by lane 31 of warp 0" } },
     { hands_over_one_of_many,
       THREADS,
       1,
-      { "shared-memory race", "read of words meets the write by lane 0 of warp 0" },
-      0 },
+      { "shared-memory race", "read of words meets the write by lane 0 of warp 0" } },
     { hands_over_one_of_a_joined_cell,
       THREADS,
       1,
-      { "shared-memory race", "read of words meets the write by lane 0 of warp 0" },
-      0 },
-    { heard_of_a_lane, THREADS, 1, { "shared-memory race", "write by lane 5 of warp 0" }, 0 },
-    { heard_before_they_met, THREADS, 1, { "shared-memory race", "write by lane 5 of warp 0" }, 0 },
+      { "shared-memory race", "read of words meets the write by lane 0 of warp 0" } },
+    { heard_of_a_lane, THREADS, 1, { "shared-memory race", "write by lane 5 of warp 0" } },
+    { heard_before_they_met, THREADS, 1, { "shared-memory race", "write by lane 5 of warp 0" } },
 };
 
 enum { CTAS = 64 }; // more than threads that run them: one comes after another in the same memory
@@ -228,7 +222,7 @@ KERNEL(all_write_in_last, all_write(meet_but_in_last))
 TEST(later_cta)
 {
     static const fault_case c = {
-        all_write_in_last, THREADS, 1, { "shared-memory race", "CTA (63,0,0)", "write by lane 1 of warp 0" }, 0
+        all_write_in_last, THREADS, 1, { "shared-memory race", "CTA (63,0,0)", "write by lane 1 of warp 0" }
     };
     bench b = bench_open("");
     test_kernel k = { c.describe, IR_SM90A, .threads = THREADS, .grid = CTAS };

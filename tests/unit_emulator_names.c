@@ -10,8 +10,7 @@ static void uninitialised(void)
     val at = add(tile("x", 256), mul(tid(), 4));
     if (!planted)
         test_store_value(IR_SHARED, IR_U32, at, 64, u32(1));
-    BLAME;
-    test_load_value(IR_SHARED, IR_U32, at, 64);
+    BLAMED(test_load_value(IR_SHARED, IR_U32, at, 64));
 }
 
 /* Behind all: the last one serves. */
@@ -20,8 +19,7 @@ static void outside(void)
     declare();
     tile("x", 128);
     val at = add(tile("y", 256), mul(tid(), 8));
-    BLAME;
-    test_store_value(IR_SHARED, IR_U32, at, planted ? 4096 : 0, u32(1));
+    BLAMED(test_store_value(IR_SHARED, IR_U32, at, planted ? 4096 : 0, u32(1)));
 }
 
 /* Between two allocations: the one before serves. */
@@ -32,14 +30,13 @@ static void uninitialised_gap(void)
     tile("y", 128);
     if (!planted)
         test_store_value(IR_SHARED, IR_U32, at, 512, u32(1));
-    BLAME;
-    test_load_value(IR_SHARED, IR_U32, at, 512);
+    BLAMED(test_load_value(IR_SHARED, IR_U32, at, 512));
 }
 
 static const fault_case cases[] = {
-    { outside, 32, 1, { "out-of-bounds shared access", "y+4096" }, 0 },
-    { uninitialised, 32, 1, { "uninitialised shared memory", "x+64 is read before it was written" }, 0 },
-    { uninitialised_gap, 32, 1, { "uninitialised shared memory", "x+512 is read before it was written" }, 0 },
+    { outside, 32, 1, { "out-of-bounds shared access", "y+4096" } },
+    { uninitialised, 32, 1, { "uninitialised shared memory", "x+64 is read before it was written" } },
+    { uninitialised_gap, 32, 1, { "uninitialised shared memory", "x+512 is read before it was written" } },
 };
 
 /* Global memory */
@@ -47,15 +44,14 @@ static const fault_case cases[] = {
 static void past_the_end(void)
 {
     parameters p = declare();
-    BLAME;
-    test_load_value(IR_GLOBAL, CKL_F32, p.memory, MEMORY_BYTES);
+    BLAMED(test_load_value(IR_GLOBAL, CKL_F32, p.memory, MEMORY_BYTES));
 }
 
 /* The name of an address is that of what lies after it, and goes before the parameter's. */
 TEST(named_memory)
 {
     bench b = bench_open("");
-    const fault_case c = { past_the_end, 32, 1, { "4 bytes at operand y+16352: 4 bytes past the end" }, 0 };
+    const fault_case c = { past_the_end, 32, 1, { "4 bytes at operand y+16352: 4 bytes past the end" } };
     b.gpu->ops->name_memory(b.gpu, (char *)b.memory + 32, "operand y");
     assert_int_equal(bench_run(&b, &c, true), CKL_DEVICE_FAULT);
     check_report(&c, "");

@@ -12,68 +12,58 @@ static void store_without_fence(void)
     ir_plain(IR_WARP_SYNC, 0, 0);
     IF(ir_elect()) {
         origin[0] = origin[1] = ir_int(CKL_I32, 0);
-        BLAME;
-        ir_tma_store(p.map, x, 0, 2, origin);
-        HERE;
+        BLAMED(ir_tma_store(p.map, x, 0, 2, origin));
         ir_plain(IR_BULK_COMMIT, 0, 0);
         ir_plain(IR_BULK_WAIT, 0, 1);
     }
 }
 
 typedef struct loader {
-    val x, bar, origin[2];
+    val memory, map, x, bar, origin[2];
 } loader;
 
 /* A tile and an mbarrier of one arrival, initialised and fenced. */
 static loader prepare_load(void)
 {
-    loader l = { .x = tile("x", TILE_BYTES), .bar = ir_smem_address(ir_smem_alloc("bar", 8, 8)) };
+    parameters p = declare();
+    loader l = { .memory = p.memory, .map = p.map, .x = tile("x", TILE_BYTES), .bar = barrier("bar") };
     l.origin[0] = l.origin[1] = ir_int(CKL_I32, 0);
-    IF(ir_elect()) {
-        ir_mbarrier_init(l.bar, 0, 1);
-        ir_plain(IR_FENCE_MBARRIER_INIT, 0, 0);
-    }
+    IF(ir_elect())
+        init_barrier(l.bar);
     ir_plain(IR_WARP_SYNC, 0, 0);
     return l;
 }
 
-static void issue_load(parameters p, loader l, int64_t expected)
+static void issue_load(loader l, int64_t expected)
 {
     IF(ir_elect()) {
         ir_mbarrier_expect(l.bar, 0, u32(expected));
-        ir_tma_load(l.x, 0, p.map, l.bar, u32(0), 2, l.origin);
+        ir_tma_load(l.x, 0, l.map, l.bar, u32(0), 2, l.origin);
     }
 }
 
 static void read_before_arrival(void)
 {
-    parameters p = declare();
     loader l = prepare_load();
-    issue_load(p, l, TILE_BYTES);
+    issue_load(l, TILE_BYTES);
     if (!planted)
         ir_mbarrier_wait(l.bar, 0, u32(0));
-    BLAME;
-    test_load_value(IR_SHARED, IR_U32, add(l.x, mul(tid(), 4)), 0);
+    BLAMED(test_load_value(IR_SHARED, IR_U32, add(l.x, mul(tid(), 4)), 0));
 }
 
 static void too_many_bytes_expected(void)
 {
-    parameters p = declare();
     loader l = prepare_load();
-    issue_load(p, l, planted ? TILE_BYTES + 1 : TILE_BYTES);
-    BLAME;
-    ir_mbarrier_wait(l.bar, 0, u32(0));
+    issue_load(l, planted ? TILE_BYTES + 1 : TILE_BYTES);
+    BLAMED(ir_mbarrier_wait(l.bar, 0, u32(0)));
 }
 
 static void too_few_bytes_expected(void)
 {
-    parameters p = declare();
     loader l = prepare_load();
     IF(ir_elect()) {
         ir_mbarrier_expect(l.bar, 0, u32(planted ? TILE_BYTES - 16 : TILE_BYTES));
-        BLAME;
-        ir_tma_load(l.x, 0, p.map, l.bar, u32(0), 2, l.origin);
-        HERE;
+        BLAMED(ir_tma_load(l.x, 0, l.map, l.bar, u32(0), 2, l.origin));
     }
     ir_mbarrier_wait(l.bar, 0, u32(0));
 }
@@ -81,20 +71,18 @@ static void too_few_bytes_expected(void)
 /* Two loads, one of which was not reckoned with: its bytes come after the phase or in the next one. */
 static void one_load_of_two_expected(void)
 {
-    parameters p = declare();
     loader l = prepare_load();
     val y = tile("y", TILE_BYTES);
     IF(ir_elect()) {
         ir_mbarrier_expect(l.bar, 0, u32(planted ? TILE_BYTES : 2 * TILE_BYTES));
-        ir_tma_load(l.x, 0, p.map, l.bar, u32(0), 2, l.origin);
-        ir_tma_load(y, 0, p.map, l.bar, u32(0), 2, l.origin);
+        ir_tma_load(l.x, 0, l.map, l.bar, u32(0), 2, l.origin);
+        ir_tma_load(y, 0, l.map, l.bar, u32(0), 2, l.origin);
     }
     ir_mbarrier_wait(l.bar, 0, u32(0));
 }
 
 static void over_arrival(void)
 {
-    parameters p = declare();
     loader l = prepare_load();
     IF(ir_elect()) {
         ir_mbarrier_expect(l.bar, 0, u32(TILE_BYTES));
@@ -102,7 +90,7 @@ static void over_arrival(void)
         if (planted)
             ir_mbarrier_arrive(IR_SHARED, l.bar, 0);
         HERE;
-        ir_tma_load(l.x, 0, p.map, l.bar, u32(0), 2, l.origin);
+        ir_tma_load(l.x, 0, l.map, l.bar, u32(0), 2, l.origin);
     }
     ir_mbarrier_wait(l.bar, 0, u32(0));
 }
@@ -121,11 +109,8 @@ static void tma_store_by_all(void)
     fill_tile(x, TILE_BYTES, 32);
     ir_plain(IR_FENCE_PROXY_ASYNC, 0, 0);
     begin_one_thread();
-    BLAME;
-    ir_tma_store(p.map, x, 0, 2, origin);
-    HERE;
-    ir_plain(IR_BULK_COMMIT, 0, 0);
-    ir_plain(IR_BULK_WAIT, 0, 0);
+    BLAMED(ir_tma_store(p.map, x, 0, 2, origin));
+    finish_bulk();
     ir_end_if();
 }
 
@@ -136,24 +121,18 @@ static void bulk_store_by_all(void)
     fill_tile(x, TILE_BYTES, 32);
     ir_plain(IR_FENCE_PROXY_ASYNC, 0, 0);
     begin_one_thread();
-    BLAME;
-    ir_bulk_store(p.memory, x, 0, u32(TILE_BYTES));
-    HERE;
-    ir_plain(IR_BULK_COMMIT, 0, 0);
-    ir_plain(IR_BULK_WAIT, 0, 0);
+    BLAMED(ir_bulk_store(p.memory, x, 0, u32(TILE_BYTES)));
+    finish_bulk();
     ir_end_if();
 }
 
 static void tma_load_by_all(void)
 {
-    parameters p = declare();
     loader l = prepare_load();
     IF(ir_elect())
         ir_mbarrier_expect(l.bar, 0, u32(TILE_BYTES));
     begin_one_thread();
-    BLAME;
-    ir_tma_load(l.x, 0, p.map, l.bar, u32(0), 2, l.origin);
-    HERE;
+    BLAMED(ir_tma_load(l.x, 0, l.map, l.bar, u32(0), 2, l.origin));
     ir_end_if();
     ir_mbarrier_wait(l.bar, 0, u32(0));
 }
@@ -161,56 +140,47 @@ static void tma_load_by_all(void)
 /* Each lane its own row: many threads may, as long as no two do the same. */
 static void bulk_load_by_all(void)
 {
-    parameters p = declare();
     loader l = prepare_load();
     val row = planted ? u32(0) : mul(tid(), ROW_BYTES);
     IF(ir_elect())
         ir_mbarrier_expect(l.bar, 0, u32(32 * ROW_BYTES));
-    BLAME;
-    ir_bulk_load(add(l.x, row), 0, add(p.memory, ir_convert(IR_U64, row)), u32(ROW_BYTES), l.bar);
-    HERE;
+    BLAMED(ir_bulk_load(add(l.x, row), 0, add(l.memory, ir_convert(IR_U64, row)), u32(ROW_BYTES), l.bar));
     ir_mbarrier_wait(l.bar, 0, u32(0));
 }
 
 static void wrong_phase(void)
 {
-    parameters p = declare();
     loader l = prepare_load();
-    issue_load(p, l, TILE_BYTES);
+    issue_load(l, TILE_BYTES);
     ir_mbarrier_wait(l.bar, 0, u32(0));
-    BLAME;
-    ir_mbarrier_wait(l.bar, 0, u32(planted ? 1 : 0));
+    BLAMED(ir_mbarrier_wait(l.bar, 0, u32(planted ? 1 : 0)));
 }
 
 static void barrier_before_init(void)
 {
     declare();
-    val bar = ir_smem_address(ir_smem_alloc("bar", 8, 8));
+    val bar = barrier("bar");
     IF(is_warp(0)) {
         IF(ir_elect())
             ir_mbarrier_init(bar, 0, 64);
     }
     if (!planted)
         ir_bar_sync(u32(0), 64);
-    BLAME;
-    ir_mbarrier_arrive(IR_SHARED, bar, 0);
-    HERE;
+    BLAMED(ir_mbarrier_arrive(IR_SHARED, bar, 0));
     ir_mbarrier_wait(bar, 0, u32(0));
 }
 
 static void barrier_not_fenced(void)
 {
     parameters p = declare();
-    loader l = { .x = tile("x", TILE_BYTES), .bar = ir_smem_address(ir_smem_alloc("bar", 8, 8)) };
+    loader l = { .x = tile("x", TILE_BYTES), .bar = barrier("bar") };
     l.origin[0] = l.origin[1] = ir_int(CKL_I32, 0);
     IF(ir_elect()) {
         ir_mbarrier_init(l.bar, 0, 1);
         if (!planted)
             ir_plain(IR_FENCE_MBARRIER_INIT, 0, 0);
         ir_mbarrier_expect(l.bar, 0, u32(TILE_BYTES));
-        BLAME;
-        ir_tma_load(l.x, 0, p.map, l.bar, u32(0), 2, l.origin);
-        HERE;
+        BLAMED(ir_tma_load(l.x, 0, p.map, l.bar, u32(0), 2, l.origin));
     }
     ir_plain(IR_WARP_SYNC, 0, 0);
     ir_mbarrier_wait(l.bar, 0, u32(0));
@@ -218,17 +188,14 @@ static void barrier_not_fenced(void)
 
 static void barrier_overwritten(void)
 {
-    declare();
     loader l = prepare_load();
-    BLAME;
-    test_store_value(IR_SHARED, IR_U32, planted ? l.bar : l.x, 0, u32(7));
+    BLAMED(test_store_value(IR_SHARED, IR_U32, planted ? l.bar : l.x, 0, u32(7)));
 }
 
 static void leaves_with_load(void)
 {
-    parameters p = declare();
     loader l = prepare_load();
-    issue_load(p, l, TILE_BYTES);
+    issue_load(l, TILE_BYTES);
     BLAME;
     if (planted)
         ir_plain(IR_WARP_SYNC, 0, 0);
@@ -268,9 +235,7 @@ static void buffer_filled_again(void)
         ir_plain(IR_BULK_WAIT, planted ? 1 : 0, 1);
     }
     ir_bar_sync(u32(1), 64);
-    BLAME;
-    test_store_value(IR_SHARED, IR_U32, add(x, mul(tid(), 4)), 0, u32(7));
-    HERE;
+    BLAMED(test_store_value(IR_SHARED, IR_U32, add(x, mul(tid(), 4)), 0, u32(7)));
 }
 
 static void cp_async_not_waited(void)
@@ -281,9 +246,7 @@ static void cp_async_not_waited(void)
     ir_plain(IR_CP_ASYNC_COMMIT, 0, 0);
     if (!planted)
         ir_plain(IR_CP_ASYNC_WAIT, 0, 0);
-    BLAME;
-    test_load_value(IR_SHARED, IR_U32, x, 0);
-    HERE;
+    BLAMED(test_load_value(IR_SHARED, IR_U32, x, 0));
     ir_plain(IR_CP_ASYNC_WAIT, 0, 0);
 }
 
@@ -300,11 +263,8 @@ static void cp_async_too_early(void)
     if (!planted)
         ir_bar_sync(u32(1), 64);
     IF(ir_compare(IR_LT, tid(), u32(32))) {
-        BLAME;
-        ir_cp_async(mine, 0, test_element(p.memory, tid(), 16), 16, u32(16));
-        HERE;
-        ir_plain(IR_CP_ASYNC_COMMIT, 0, 0);
-        ir_plain(IR_CP_ASYNC_WAIT, 0, 0);
+        BLAMED(ir_cp_async(mine, 0, test_element(p.memory, tid(), 16), 16, u32(16)));
+        finish_cp_async();
     }
 }
 
@@ -312,10 +272,9 @@ static void cp_async_too_early(void)
 static void refill_without_fence(void)
 {
     parameters p = declare();
-    val x = tile("x", TILE_BYTES), bar = ir_smem_address(ir_smem_alloc("bar", 8, 8)), zero = ir_int(CKL_I32, 0);
+    val x = tile("x", TILE_BYTES), bar = barrier("bar"), zero = ir_int(CKL_I32, 0);
     IF(ir_elect()) {
-        ir_mbarrier_init(bar, 0, 1);
-        ir_plain(IR_FENCE_MBARRIER_INIT, 0, 0);
+        init_barrier(bar);
         for (int i = 0; i < 2; i++) {
             const val origin[] = { zero, zero };
             ir_mbarrier_expect(bar, 0, u32(TILE_BYTES));
@@ -334,13 +293,10 @@ static void refill_without_fence(void)
 /* An mbarrier counts 2^20 - 1 bytes. */
 static void more_bytes_than_it_counts(void)
 {
-    parameters p = declare();
     loader l = prepare_load();
     IF(ir_elect()) {
-        BLAME;
-        ir_mbarrier_expect(l.bar, 0, u32(planted ? 1 << 20 : TILE_BYTES));
-        HERE;
-        ir_tma_load(l.x, 0, p.map, l.bar, u32(0), 2, l.origin);
+        BLAMED(ir_mbarrier_expect(l.bar, 0, u32(planted ? 1 << 20 : TILE_BYTES)));
+        ir_tma_load(l.x, 0, l.map, l.bar, u32(0), 2, l.origin);
     }
     ir_mbarrier_wait(l.bar, 0, u32(0));
 }
@@ -349,12 +305,9 @@ static void more_bytes_than_it_counts(void)
 static void more_arrivals_than_it_counts(void)
 {
     declare();
-    val bar = ir_smem_address(ir_smem_alloc("bar", 8, 8));
-    IF(ir_elect()) {
-        BLAME;
-        ir_mbarrier_init(bar, 0, planted ? 1 << 20 : (1 << 20) - 1);
-        HERE;
-    }
+    val bar = barrier("bar");
+    IF(ir_elect())
+        BLAMED(ir_mbarrier_init(bar, 0, planted ? 1 << 20 : (1 << 20) - 1));
 }
 
 /* Barriers that there are not: numbers are known at run time only. */
@@ -362,42 +315,31 @@ static void barrier_beyond_the_last(void)
 {
     declare();
     const val zero = ir_sreg(IR_CTA_X);
-    BLAME;
-    ir_bar_sync(add(zero, u32(planted ? 16 : 15)), 32);
+    BLAMED(ir_bar_sync(add(zero, u32(planted ? 16 : 15)), 32));
 }
 
 static void barrier_of_more_threads(void)
 {
     declare();
-    BLAME;
-    ir_bar_sync(u32(1), planted ? 64 : 32);
+    BLAMED(ir_bar_sync(u32(1), planted ? 64 : 32));
 }
-
-/* One kernel with numbers in it. */
-#define CASE(name, call)   \
-    static void name(void) \
-    {                      \
-        call;              \
-    }
 
 /* Multiples of 16 bytes from multiples of 16, both known at run time only. */
 static void askew_bulk_load(int bytes, int from)
 {
-    parameters p = declare();
-    const val zero = ir_sreg(IR_CTA_X);
     loader l = prepare_load();
+    const val zero = ir_sreg(IR_CTA_X);
+
     IF(ir_elect()) {
         ir_mbarrier_expect(l.bar, 0, u32(32));
-        BLAME;
-        ir_bulk_load(l.x, 0, test_element(p.memory, add(zero, u32(planted ? from : 16)), 1),
-                     add(zero, u32(planted ? bytes : 32)), l.bar);
-        HERE;
+        BLAMED(ir_bulk_load(l.x, 0, test_element(l.memory, add(zero, u32(planted ? from : 16)), 1),
+                            add(zero, u32(planted ? bytes : 32)), l.bar));
     }
     ir_mbarrier_wait(l.bar, 0, u32(0));
 }
 
-CASE(bulk_load_of_odd_bytes, askew_bulk_load(24, 16))
-CASE(bulk_load_from_between, askew_bulk_load(32, 8))
+KERNEL(bulk_load_of_odd_bytes, askew_bulk_load(24, 16))
+KERNEL(bulk_load_from_between, askew_bulk_load(32, 8))
 
 /* The same of what is stored or prefetched. */
 static void askew_bulk_store(int bytes, int to)
@@ -408,53 +350,42 @@ static void askew_bulk_store(int bytes, int to)
     ir_plain(IR_FENCE_PROXY_ASYNC, 0, 0);
     ir_plain(IR_WARP_SYNC, 0, 0);
     IF(ir_elect()) {
-        BLAME;
-        ir_bulk_store(test_element(p.memory, add(zero, u32(planted ? to : 16)), 1), x, 0,
-                      add(zero, u32(planted ? bytes : 32)));
-        HERE;
-        ir_plain(IR_BULK_COMMIT, 0, 0);
-        ir_plain(IR_BULK_WAIT, 0, 0);
+        BLAMED(ir_bulk_store(test_element(p.memory, add(zero, u32(planted ? to : 16)), 1), x, 0,
+                             add(zero, u32(planted ? bytes : 32))));
+        finish_bulk();
     }
 }
 
-CASE(bulk_store_of_odd_bytes, askew_bulk_store(24, 16))
-CASE(bulk_store_to_between, askew_bulk_store(32, 8))
+KERNEL(bulk_store_of_odd_bytes, askew_bulk_store(24, 16))
+KERNEL(bulk_store_to_between, askew_bulk_store(32, 8))
 
 static void prefetch_of_odd_bytes(void)
 {
     parameters p = declare();
-    IF(ir_elect()) {
-        BLAME;
-        ir_bulk_prefetch(p.memory, add(ir_sreg(IR_CTA_X), u32(planted ? 24 : 32)));
-        HERE;
-    }
+    IF(ir_elect())
+        BLAMED(ir_bulk_prefetch(p.memory, add(ir_sreg(IR_CTA_X), u32(planted ? 24 : 32))));
 }
 
 static void prefetch_of_no_memory(void)
 {
     parameters p = declare();
-    BLAME;
-    ir_prefetch(add(p.memory, ir_int(IR_U64, planted ? (int64_t)1 << 40 : 3)));
-    HERE;
+    BLAMED(ir_prefetch(add(p.memory, ir_int(IR_U64, planted ? (int64_t)1 << 40 : 3))));
 }
 
 /* A box of three coordinates through a map of two, or for a CTA that the cluster has not. */
 static void load_of_other_box(int coordinates, int mask)
 {
-    parameters p = declare();
     loader l = prepare_load();
     const val zero = ir_int(CKL_I32, 0), origin[] = { zero, zero, zero };
     IF(ir_elect()) {
         ir_mbarrier_expect(l.bar, 0, u32(TILE_BYTES));
-        BLAME;
-        ir_tma_load(l.x, 0, p.map, l.bar, add(ir_sreg(IR_CTA_X), u32(mask)), coordinates, origin);
-        HERE;
+        BLAMED(ir_tma_load(l.x, 0, l.map, l.bar, add(ir_sreg(IR_CTA_X), u32(mask)), coordinates, origin));
     }
     ir_mbarrier_wait(l.bar, 0, u32(0));
 }
 
-CASE(load_of_other_rank, load_of_other_box(planted ? 3 : 2, 0))
-CASE(load_for_no_cta, load_of_other_box(2, planted ? 4 : 1))
+KERNEL(load_of_other_rank, load_of_other_box(planted ? 3 : 2, 0))
+KERNEL(load_for_no_cta, load_of_other_box(2, planted ? 4 : 1))
 
 /* The second of two mbarriers, once more. */
 static void initialised_twice(void)
@@ -463,11 +394,9 @@ static void initialised_twice(void)
     val bars = ir_smem_address(ir_smem_alloc("bars", 16, 8));
     IF(ir_elect()) {
         ir_mbarrier_init(bars, 0, 1);
-        BLAME;
         ir_mbarrier_init(bars, 8, 1);
         if (planted)
-            ir_mbarrier_init(bars, 8, 1);
-        HERE;
+            BLAMED(ir_mbarrier_init(bars, 8, 1));
     }
 }
 
@@ -478,9 +407,7 @@ static void initialised_for_none(void)
     val bars = ir_smem_address(ir_smem_alloc("bars", 16, 8));
     IF(ir_elect()) {
         ir_mbarrier_init(bars, 0, 1);
-        BLAME;
-        ir_mbarrier_init(bars, 8, planted ? 0 : 1);
-        HERE;
+        BLAMED(ir_mbarrier_init(bars, 8, planted ? 0 : 1));
     }
 }
 
@@ -489,49 +416,47 @@ static void waits_at_two_places(void)
 {
     declare();
     IF(ir_compare(IR_LT, ir_sreg(IR_WARP), u32(2))) {
-        BLAME;
-        ir_bar_sync(u32(1), planted ? 96 : 64);
-        HERE;
+        BLAMED(ir_bar_sync(u32(1), planted ? 96 : 64));
     }
     ELSE ir_bar_sync(u32(2), planted ? 96 : 64);
 }
 
 static const fault_case cases[] = {
-    { initialised_twice, 32, 1, { "misused mbarrier_init", "at bars+8, which is an mbarrier already" }, 0 },
-    { initialised_for_none, 32, 1, { "misused mbarrier_init", "0 arrivals", "at bars+8, which is free" }, 0 },
-    { waits_at_two_places, 128, 1, { "deadlock", "warps 0-1 wait at", "warps 2-3 wait at" }, 0 },
-    { store_without_fence, 32, 1, { "missing fence_proxy_async", "warp 0 wrote", "ordinary store" }, 0 },
-    { read_before_arrival, 32, 1, { "has not arrived", "mbarrier" }, 0 },
-    { too_many_bytes_expected, 32, 1, { "deadlock", "1 bytes pending", "the mbarrier bar" }, 0 },
-    { too_few_bytes_expected, 32, 1, { "wrong transaction count", "16 bytes more" }, 0 },
-    { one_load_of_two_expected, 32, 1, { "on bar" }, 0 },
-    { over_arrival, 32, 1, { "mbarrier over-arrival" }, 0 },
-    { tma_store_by_all, 32, 1, { "copy issued by several lanes", "lanes 0 and 1 issue the same tma_store" }, 0 },
-    { bulk_store_by_all, 32, 1, { "copy issued by several lanes", "the same bulk_store" }, 0 },
-    { tma_load_by_all, 32, 1, { "copy issued by several lanes", "the same tma_load" }, 0 },
-    { bulk_load_by_all, 32, 1, { "copy issued by several lanes", "the same bulk_load" }, 0 },
-    { wrong_phase, 32, 1, { "deadlock", "warp 0 waits at", "parity 1" }, 0 },
-    { barrier_before_init, 64, 1, { "mbarrier used before its initialisation" }, 0 },
-    { barrier_not_fenced, 32, 1, { "missing fence_mbarrier_init" }, 0 },
-    { barrier_overwritten, 32, 1, { "access to an mbarrier" }, 0 },
-    { leaves_with_load, 32, 1, { "exit with work under way", "copy into its shared memory" }, 0 },
-    { leaves_with_store, 32, 1, { "exit with work under way", "bulk_wait" }, 0 },
-    { buffer_filled_again, 64, 1, { "shared-memory race", "read by the bulk store of warp 0", "no bulk_wait" }, 0 },
-    { cp_async_not_waited, 32, 1, { "cp_async of warp 0", "no cp_async_wait" }, 0 },
-    { cp_async_too_early, 64, 1, { "shared-memory race", "cp_async" }, 0 },
-    { refill_without_fence, 32, 1, { "missing fence_proxy_async", "overwrites", "ordinary load" }, 0 },
-    { bulk_load_of_odd_bytes, 32, 1, { "misaligned bulk copy", "24 bytes from", "multiples of 16" }, 0 },
-    { bulk_load_from_between, 32, 1, { "misaligned bulk copy", "32 bytes from", "multiples of 16" }, 0 },
-    { bulk_store_of_odd_bytes, 32, 1, { "misaligned bulk copy", "24 bytes to", "multiples of 16" }, 0 },
-    { bulk_store_to_between, 32, 1, { "misaligned bulk copy", "32 bytes to", "multiples of 16" }, 0 },
-    { prefetch_of_odd_bytes, 32, 1, { "misaligned bulk copy", "24 bytes from", "multiples of 16" }, 0 },
-    { prefetch_of_no_memory, 32, 1, { "global access" }, 0 },
-    { load_of_other_rank, 32, 1, { "wrong rank", "3 coordinates for a tensor map of rank 2" }, 0 },
-    { load_for_no_cta, 32, 1, { "no such CTA", "multicast mask 0x4 in a cluster of 1 CTAs" }, 0 },
-    { barrier_beyond_the_last, 32, 1, { "misused barrier", "barrier 16 of 32 threads; there are 16 barriers" }, 0 },
-    { barrier_of_more_threads, 32, 1, { "misused barrier", "barrier 1 of 64 threads" }, 0 },
-    { more_arrivals_than_it_counts, 32, 1, { "misused mbarrier_init", "1048576 arrivals (1 to 1048575) at bar" }, 0 },
-    { more_bytes_than_it_counts, 32, 1, { "wrong transaction count", "it can count 1048575" }, 0 },
+    { initialised_twice, 32, 1, { "misused mbarrier_init", "at bars+8, which is an mbarrier already" } },
+    { initialised_for_none, 32, 1, { "misused mbarrier_init", "0 arrivals", "at bars+8, which is free" } },
+    { waits_at_two_places, 128, 1, { "deadlock", "warps 0-1 wait at", "warps 2-3 wait at" } },
+    { store_without_fence, 32, 1, { "missing fence_proxy_async", "warp 0 wrote", "ordinary store" } },
+    { read_before_arrival, 32, 1, { "has not arrived", "mbarrier" } },
+    { too_many_bytes_expected, 32, 1, { "deadlock", "1 bytes pending", "the mbarrier bar" } },
+    { too_few_bytes_expected, 32, 1, { "wrong transaction count", "16 bytes more" } },
+    { one_load_of_two_expected, 32, 1, { "on bar" } },
+    { over_arrival, 32, 1, { "mbarrier over-arrival" } },
+    { tma_store_by_all, 32, 1, { "copy issued by several lanes", "lanes 0 and 1 issue the same tma_store" } },
+    { bulk_store_by_all, 32, 1, { "copy issued by several lanes", "the same bulk_store" } },
+    { tma_load_by_all, 32, 1, { "copy issued by several lanes", "the same tma_load" } },
+    { bulk_load_by_all, 32, 1, { "copy issued by several lanes", "the same bulk_load" } },
+    { wrong_phase, 32, 1, { "deadlock", "warp 0 waits at", "parity 1" } },
+    { barrier_before_init, 64, 1, { "mbarrier used before its initialisation" } },
+    { barrier_not_fenced, 32, 1, { "missing fence_mbarrier_init" } },
+    { barrier_overwritten, 32, 1, { "access to an mbarrier" } },
+    { leaves_with_load, 32, 1, { "exit with work under way", "copy into its shared memory" } },
+    { leaves_with_store, 32, 1, { "exit with work under way", "bulk_wait" } },
+    { buffer_filled_again, 64, 1, { "shared-memory race", "read by the bulk store of warp 0", "no bulk_wait" } },
+    { cp_async_not_waited, 32, 1, { "cp_async of warp 0", "no cp_async_wait" } },
+    { cp_async_too_early, 64, 1, { "shared-memory race", "cp_async" } },
+    { refill_without_fence, 32, 1, { "missing fence_proxy_async", "overwrites", "ordinary load" } },
+    { bulk_load_of_odd_bytes, 32, 1, { "misaligned bulk copy", "24 bytes from", "multiples of 16" } },
+    { bulk_load_from_between, 32, 1, { "misaligned bulk copy", "32 bytes from", "multiples of 16" } },
+    { bulk_store_of_odd_bytes, 32, 1, { "misaligned bulk copy", "24 bytes to", "multiples of 16" } },
+    { bulk_store_to_between, 32, 1, { "misaligned bulk copy", "32 bytes to", "multiples of 16" } },
+    { prefetch_of_odd_bytes, 32, 1, { "misaligned bulk copy", "24 bytes from", "multiples of 16" } },
+    { prefetch_of_no_memory, 32, 1, { "global access" } },
+    { load_of_other_rank, 32, 1, { "wrong rank", "3 coordinates for a tensor map of rank 2" } },
+    { load_for_no_cta, 32, 1, { "no such CTA", "multicast mask 0x4 in a cluster of 1 CTAs" } },
+    { barrier_beyond_the_last, 32, 1, { "misused barrier", "barrier 16 of 32 threads; there are 16 barriers" } },
+    { barrier_of_more_threads, 32, 1, { "misused barrier", "barrier 1 of 64 threads" } },
+    { more_arrivals_than_it_counts, 32, 1, { "misused mbarrier_init", "1048576 arrivals (1 to 1048575) at bar" } },
+    { more_bytes_than_it_counts, 32, 1, { "wrong transaction count", "it can count 1048575" } },
 };
 
 enum { LISTED = 12, WAITING = 14 };
@@ -546,18 +471,17 @@ static void each_waits_alone(void)
 /* Bytes that come for a phase that is over, while somebody waits for the next one. */
 static void waits_for_the_next_phase(void)
 {
-    parameters p = declare();
     loader l = prepare_load();
-    issue_load(p, l, TILE_BYTES);
+    issue_load(l, TILE_BYTES);
     IF(ir_elect())
-        ir_tma_load(tile("y", TILE_BYTES), 0, p.map, l.bar, u32(0), 2, l.origin);
+        ir_tma_load(tile("y", TILE_BYTES), 0, l.map, l.bar, u32(0), 2, l.origin);
     for (int phase = 0; phase < 2; phase++)
         ir_mbarrier_wait(l.bar, 0, u32(phase));
 }
 
 TEST(late_bytes)
 {
-    static const fault_case c = { waits_for_the_next_phase, 32, 1, { NULL }, 0 };
+    static const fault_case c = { waits_for_the_next_phase, 32, 1, { NULL } };
     bench b = bench_open("completion=lazy");
     assert_int_equal(bench_run(&b, &c, true), CKL_DEVICE_FAULT);
     if (!strstr(ckl_error(), "8192 bytes arrive at the mbarrier bar after phase 0 has completed"))
@@ -568,7 +492,7 @@ TEST(late_bytes)
 /* A report of many warps ends somewhere. */
 TEST(warps_of_a_deadlock)
 {
-    static const fault_case c = { each_waits_alone, 32 * WAITING, 1, { NULL }, 0 };
+    static const fault_case c = { each_waits_alone, 32 * WAITING, 1, { NULL } };
     bench b = bench_open("");
     assert_int_equal(bench_run(&b, &c, false), CKL_DEVICE_FAULT);
     int listed = 0;
@@ -590,15 +514,12 @@ static void begin_unless_last(void)
 
 static void last_reads_too_early(void)
 {
-    parameters p = declare();
     loader l = prepare_load();
-    issue_load(p, l, TILE_BYTES);
+    issue_load(l, TILE_BYTES);
     begin_unless_last();
     ir_mbarrier_wait(l.bar, 0, u32(0));
     ir_end_if();
-    BLAME;
-    test_load_value(IR_SHARED, IR_U32, add(l.x, mul(tid(), 4)), 0);
-    HERE;
+    BLAMED(test_load_value(IR_SHARED, IR_U32, add(l.x, mul(tid(), 4)), 0));
     ir_mbarrier_wait(l.bar, 0, u32(0));
 }
 
@@ -615,9 +536,7 @@ static void last_writes_too_early(void)
         begin_unless_last();
         ir_plain(IR_BULK_WAIT, 0, 1);
     }
-    BLAME;
-    test_store_value(IR_SHARED, IR_U32, x, 0, u32(8));
-    HERE;
+    BLAMED(test_store_value(IR_SHARED, IR_U32, x, 0, u32(8)));
     ir_plain(IR_BULK_WAIT, 0, 1);
     ir_end_if();
 }
@@ -626,8 +545,8 @@ static void last_writes_too_early(void)
 TEST(later_cta)
 {
     static const fault_case late[] = {
-        { last_reads_too_early, 32, 1, { "read of a copy that has not arrived", "CTA (2,0,0)" }, 0 },
-        { last_writes_too_early, 32, 1, { "shared-memory race", "CTA (2,0,0)", "bulk store" }, 0 },
+        { last_reads_too_early, 32, 1, { "read of a copy that has not arrived", "CTA (2,0,0)" } },
+        { last_writes_too_early, 32, 1, { "shared-memory race", "CTA (2,0,0)", "bulk store" } },
     };
     for (int i = 0; i < COUNT_OF(late); i++) {
         bench b = bench_open("threads=1");

@@ -17,8 +17,7 @@ static void one_lane_unwritten(ir_type type, int bytes)
     IF(ir_compare(IR_LT, tid(), u32(planted ? 31 : 32)))
         store_global(at, 0, type);
     ir_plain(IR_WARP_SYNC, 0, 0);
-    BLAME;
-    test_load_value(IR_GLOBAL, type, at, 0);
+    BLAMED(test_load_value(IR_GLOBAL, type, at, 0));
 }
 
 KERNEL(unwritten_byte, one_lane_unwritten(CKL_U8, 1))
@@ -36,8 +35,7 @@ static void unwritten_part(int part)
         if (i != part || !planted)
             store_global(at, 4 * i, IR_U32);
     }
-    BLAME;
-    ir_load(IR_GLOBAL, IR_CACHE_DEFAULT, IR_U32, 4, at, 0, x);
+    BLAMED(ir_load(IR_GLOBAL, IR_CACHE_DEFAULT, IR_U32, 4, at, 0, x));
 }
 
 KERNEL(unwritten_first_word, unwritten_part(0))
@@ -52,8 +50,7 @@ static void unwritten_last_byte(void)
     store_global(at, 2, CKL_U8);
     if (!planted)
         store_global(at, 3, CKL_U8);
-    BLAME;
-    test_load_value(IR_GLOBAL, IR_U32, at, 0);
+    BLAMED(test_load_value(IR_GLOBAL, IR_U32, at, 0));
 }
 
 /* Lanes that write to two allocations, one by one therefore: each byte counts. */
@@ -65,8 +62,7 @@ static void two_allocations(void)
     store_global(at, 0, IR_U32);
     if (planted)
         at = test_element(base, add(tid(), u32(16)), 4);
-    BLAME;
-    test_load_value(IR_GLOBAL, IR_U32, at, 0);
+    BLAMED(test_load_value(IR_GLOBAL, IR_U32, at, 0));
 }
 
 /* A byte written apart leaves the others of its word as they were. */
@@ -77,8 +73,7 @@ static void byte_of_word(void)
     if (!planted)
         test_store_value(IR_SHARED, IR_U32, at, 0, u32(1));
     test_store_value(IR_SHARED, CKL_U8, at, 1, ir_int(CKL_U8, 1));
-    BLAME;
-    test_load_value(IR_SHARED, IR_U32, at, 0);
+    BLAMED(test_load_value(IR_SHARED, IR_U32, at, 0));
 }
 
 /* Of three warps that read, one does not meet the warp that writes. */
@@ -104,8 +99,7 @@ static void misaligned_shared(void)
 {
     declare();
     val at = add(tile("x", 160), mul(tid(), 4));
-    BLAME;
-    test_store_value(IR_SHARED, IR_U32, add(at, u32(planted ? 2 : 4)), 0, u32(1));
+    BLAMED(test_store_value(IR_SHARED, IR_U32, add(at, u32(planted ? 2 : 4)), 0, u32(1)));
 }
 
 /* Addresses of a cluster */
@@ -114,8 +108,7 @@ static void rank_of_no_cta(void)
 {
     declare();
     val at = tile("x", 128);
-    BLAME;
-    ir_mapa(at, add(ir_sreg(IR_CLUSTER_RANK), u32(planted ? 1 : 0)));
+    BLAMED(ir_mapa(at, add(ir_sreg(IR_CLUSTER_RANK), u32(planted ? 1 : 0))));
 }
 
 /* An address that mapa has not made. */
@@ -124,8 +117,7 @@ static void address_of_no_cta(void)
     enum { NEXT_CTA = 1 << 24 };
     declare();
     val at = ir_mapa(tile("x", 128), ir_sreg(IR_CLUSTER_RANK));
-    BLAME;
-    test_store_value(IR_SHARED_CLUSTER, IR_U32, add(at, u32(planted ? 2 * NEXT_CTA : 0)), 0, u32(1));
+    BLAMED(test_store_value(IR_SHARED_CLUSTER, IR_U32, add(at, u32(planted ? 2 * NEXT_CTA : 0)), 0, u32(1)));
 }
 
 /* Proxy fences */
@@ -144,11 +136,8 @@ static void fence(void)
 static void bulk_store(parameters p, val x, int64_t bytes)
 {
     IF(ir_elect()) {
-        BLAME;
-        ir_bulk_store(p.memory, x, 0, u32(bytes));
-        HERE;
-        ir_plain(IR_BULK_COMMIT, 0, 0);
-        ir_plain(IR_BULK_WAIT, 0, 0);
+        BLAMED(ir_bulk_store(p.memory, x, 0, u32(bytes)));
+        finish_bulk();
     }
 }
 
@@ -156,20 +145,17 @@ static void bulk_store(parameters p, val x, int64_t bytes)
 static void load_over_store(void)
 {
     parameters p = declare();
-    val x = tile("x", 512), bar = ir_smem_address(ir_smem_alloc("bar", 8, 8));
+    val x = tile("x", 512), bar = barrier("bar");
     fill_tile(x, 512, 32);
     fence();
     ir_plain(IR_WARP_SYNC, 0, 0);
     IF(ir_elect()) {
-        ir_mbarrier_init(bar, 0, 1);
-        ir_plain(IR_FENCE_MBARRIER_INIT, 0, 0);
+        init_barrier(bar);
         ir_bulk_store(p.memory, x, 0, u32(512));
         ir_plain(IR_BULK_COMMIT, 0, 0);
         ir_plain(IR_BULK_WAIT, planted ? 1 : 0, 1);
         ir_mbarrier_expect(bar, 0, u32(512));
-        BLAME;
-        ir_bulk_load(x, 0, test_element(p.memory, u32(512), 1), u32(512), bar);
-        HERE;
+        BLAMED(ir_bulk_load(x, 0, test_element(p.memory, u32(512), 1), u32(512), bar));
         ir_mbarrier_wait(bar, 0, u32(0));
         ir_plain(IR_BULK_WAIT, 0, 0);
     }
@@ -193,10 +179,9 @@ static void store_after_fence(void)
 static void store_after_copy(void)
 {
     parameters p = declare();
-    val x = tile("x", 512), bar = ir_smem_address(ir_smem_alloc("bar", 8, 8));
+    val x = tile("x", 512), bar = barrier("bar");
     IF(ir_elect()) {
-        ir_mbarrier_init(bar, 0, 1);
-        ir_plain(IR_FENCE_MBARRIER_INIT, 0, 0);
+        init_barrier(bar);
         ir_mbarrier_expect(bar, 0, u32(512));
         ir_bulk_load(x, 0, p.memory, u32(512), bar);
     }
@@ -212,7 +197,7 @@ static void store_after_copy(void)
 static void init_fenced_by_another(void)
 {
     parameters p = declare();
-    val x = tile("x", 512), bar = ir_smem_address(ir_smem_alloc("bar", 8, 8));
+    val x = tile("x", 512), bar = barrier("bar");
     IF(is_warp(0)) {
         IF(ir_elect())
             ir_mbarrier_init(bar, 0, 1);
@@ -225,20 +210,11 @@ static void init_fenced_by_another(void)
     IF(is_warp(0)) {
         IF(ir_elect()) {
             ir_mbarrier_expect(bar, 0, u32(512));
-            BLAME;
-            ir_bulk_load(x, 0, p.memory, u32(512), bar);
-            HERE;
+            BLAMED(ir_bulk_load(x, 0, p.memory, u32(512), bar));
         }
         ir_plain(IR_WARP_SYNC, 0, 0);
         ir_mbarrier_wait(bar, 0, u32(0));
     }
-}
-
-/* K-major, no swizzle: 8x8 matrices beside and below each other. */
-static val descriptor(val address)
-{
-    val units = ir_convert(IR_U64, ir_binary(IR_SHR, address, u32(4)));
-    return ir_binary(IR_OR, units, ir_int(IR_U64, INT64_C(8) << 16 | INT64_C(16) << 32));
 }
 
 /* All four warps of a wgmma must have fenced its operands, not just the one that wrote them. */
@@ -260,9 +236,7 @@ static void operands_fenced_by_one(void)
     if (planted)
         ir_end_if();
     ir_plain(IR_WGMMA_FENCE, 0, 0);
-    BLAME;
-    ir_wgmma(CKL_F16, CKL_F16, N, d, descriptor(a), descriptor(b), ir_int(IR_PRED, 0), false, false);
-    HERE;
+    BLAMED(ir_wgmma(CKL_F16, CKL_F16, N, d, descriptor(a), descriptor(b), ir_int(IR_PRED, 0), false, false));
     ir_plain(IR_WGMMA_COMMIT, 0, 0);
     ir_plain(IR_WGMMA_WAIT, 0, 0);
 }
@@ -275,11 +249,8 @@ static void askew_cp_async(int bytes, int from)
     parameters p = declare();
     const val zero = ir_sreg(IR_CTA_X), x = add(tile("x", 512), mul(tid(), 16));
     const val at = add(mul(tid(), 16), add(zero, u32(planted ? from : 0)));
-    BLAME;
-    ir_cp_async(x, 0, test_element(p.memory, at, 1), 16, add(zero, u32(planted ? bytes : 16)));
-    HERE;
-    ir_plain(IR_CP_ASYNC_COMMIT, 0, 0);
-    ir_plain(IR_CP_ASYNC_WAIT, 0, 0);
+    BLAMED(ir_cp_async(x, 0, test_element(p.memory, at, 1), 16, add(zero, u32(planted ? bytes : 16))));
+    finish_cp_async();
 }
 
 KERNEL(cp_async_of_more_bytes, askew_cp_async(17, 0))
@@ -300,34 +271,31 @@ static void more_barriers_than_clocks(void)
 }
 
 static const fault_case cases[] = {
-    { load_over_store, 32, 1, { "shared-memory race", "bulk store" }, 0 },
-    { more_barriers_than_clocks, 32, 1, { "emulator limit", "more than 129 mbarriers and asynchronous queues" }, 0 },
-    { cp_async_of_more_bytes, 32, 1, { "misused cp_async", "17 bytes of 16 are to be read" }, 0 },
-    { cp_async_from_between, 32, 1, { "misaligned global access", "is no multiple of 16" }, 0 },
-    { unwritten_byte, 32, 1, { GLOBAL, "1 bytes at fresh+31" }, 0 },
-    { unwritten_half, 32, 1, { GLOBAL, "2 bytes at fresh+62" }, 0 },
-    { unwritten_word, 32, 1, { GLOBAL, "4 bytes at fresh+124" }, 0 },
-    { unwritten_double, 32, 1, { GLOBAL, "8 bytes at fresh+248" }, 0 },
-    { unwritten_first_word, 32, 1, { GLOBAL, "16 bytes at fresh+0" }, 0 },
-    { unwritten_last_word, 32, 1, { GLOBAL, "16 bytes at fresh+0" }, 0 },
-    { unwritten_last_byte, 32, 1, { GLOBAL, "4 bytes at fresh+0" }, 0 },
-    { two_allocations, 32, 1, { GLOBAL, "4 bytes at fresh+128" }, 0 },
-    { byte_of_word, 32, 1, { "read of uninitialised shared memory", "x is read before" }, 0 },
-    { third_reader, 128, 1, { "shared-memory race", "warp 2" }, 0 },
-    { misaligned_shared, 32, 1, { "misaligned shared access", "x+2" }, 0 },
-    { rank_of_no_cta, 32, 2, { "no such CTA", "mapa of rank 2 in a cluster of 2 CTAs" }, 0 },
-    { address_of_no_cta, 32, 2, { "out-of-bounds shared access", "is no address of this cluster of 2 CTAs" }, 0 },
-    { store_after_fence, 32, 1, { "missing fence_proxy_async", "x+128" }, 0 },
-    { store_after_copy, 32, 1, { "missing fence_proxy_async", "reads x" }, 0 },
-    { init_fenced_by_another, 64, 1, { "missing fence_mbarrier_init" }, 0 },
-    { operands_fenced_by_one, 128, 1, { "missing fence_proxy_async" }, 0 },
+    { load_over_store, 32, 1, { "shared-memory race", "bulk store" } },
+    { more_barriers_than_clocks, 32, 1, { "emulator limit", "more than 129 mbarriers and asynchronous queues" } },
+    { cp_async_of_more_bytes, 32, 1, { "misused cp_async", "17 bytes of 16 are to be read" } },
+    { cp_async_from_between, 32, 1, { "misaligned global access", "is no multiple of 16" } },
+    { unwritten_byte, 32, 1, { GLOBAL, "1 bytes at fresh+31" } },
+    { unwritten_half, 32, 1, { GLOBAL, "2 bytes at fresh+62" } },
+    { unwritten_word, 32, 1, { GLOBAL, "4 bytes at fresh+124" } },
+    { unwritten_double, 32, 1, { GLOBAL, "8 bytes at fresh+248" } },
+    { unwritten_first_word, 32, 1, { GLOBAL, "16 bytes at fresh+0" } },
+    { unwritten_last_word, 32, 1, { GLOBAL, "16 bytes at fresh+0" } },
+    { unwritten_last_byte, 32, 1, { GLOBAL, "4 bytes at fresh+0" } },
+    { two_allocations, 32, 1, { GLOBAL, "4 bytes at fresh+128" } },
+    { byte_of_word, 32, 1, { "read of uninitialised shared memory", "x is read before" } },
+    { third_reader, 128, 1, { "shared-memory race", "warp 2" } },
+    { misaligned_shared, 32, 1, { "misaligned shared access", "x+2" } },
+    { rank_of_no_cta, 32, 2, { "no such CTA", "mapa of rank 2 in a cluster of 2 CTAs" } },
+    { address_of_no_cta, 32, 2, { "out-of-bounds shared access", "is no address of this cluster of 2 CTAs" } },
+    { store_after_fence, 32, 1, { "missing fence_proxy_async", "x+128" } },
+    { store_after_copy, 32, 1, { "missing fence_proxy_async", "reads x" } },
+    { init_fenced_by_another, 64, 1, { "missing fence_mbarrier_init" } },
+    { operands_fenced_by_one, 128, 1, { "missing fence_proxy_async" } },
 };
 
 /* Copies from the host initialise their bytes, no more. */
-static void load_byte(void)
-{
-    test_load_value(IR_GLOBAL, CKL_U8, pointer("bytes"), 0);
-}
+KERNEL(load_byte, test_load_value(IR_GLOBAL, CKL_U8, pointer("bytes"), 0))
 
 TEST(host_copies)
 {

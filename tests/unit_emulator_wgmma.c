@@ -2,21 +2,12 @@
 #define BLAMED_FILE "unit_emulator_wgmma.c"
 #include "unit_emulator_faults.h"
 
-static val descriptor(val address)
-{
-    val units = ir_binary(IR_SHR, address, u32(4));
-    uint64_t leading = 128 / 16, stride = 256 / 16; // K-major, no swizzle: 8x8 matrices beside and below each other
-    return ir_binary(IR_OR, ir_convert(IR_U64, units), ir_int(IR_U64, (int64_t)(leading << 16 | stride << 32)));
-}
-
 enum { WGMMA_N = 16, WGMMA_A_BYTES = 64 * 32, WGMMA_B_BYTES = WGMMA_N * 32 };
 
 static void accumulators(val d[WGMMA_N / 2])
 {
-    for (int i = 0; i < WGMMA_N / 2; i++) {
-        d[i] = ir_reg(CKL_F32);
-        ir_assign(d[i], ir_float(CKL_F32, 0));
-    }
+    for (int i = 0; i < WGMMA_N / 2; i++)
+        ir_assign(d[i] = ir_reg(CKL_F32), ir_float(CKL_F32, 0));
 }
 
 static void issue_wgmma(val *d, val a, val b)
@@ -42,15 +33,14 @@ static void wgmma_without_fence(void)
         ir_plain(IR_FENCE_PROXY_ASYNC, 0, 0);
     ir_bar_sync(u32(0), 128);
     ir_plain(IR_WGMMA_FENCE, 0, 0);
-    BLAME;
-    issue_wgmma(d, a, b);
-    HERE;
+    BLAMED(issue_wgmma(d, a, b));
     finish_wgmma();
 }
 
-/* Operands in place and visible to the async proxy. */
-static void prepare_operands(val *a, val *b)
+/* Operands in place and visible to the async proxy, and accumulators. */
+static void prepare_operands(val *a, val *b, val d[WGMMA_N / 2])
 {
+    declare();
     *a = tile("a", WGMMA_A_BYTES);
     *b = tile("b", 1024);
     fill_tile(*a, WGMMA_A_BYTES, 128);
@@ -58,29 +48,24 @@ static void prepare_operands(val *a, val *b)
         fill_tile(*b, WGMMA_B_BYTES, 32);
     ir_plain(IR_FENCE_PROXY_ASYNC, 0, 0);
     ir_bar_sync(u32(0), 128);
+    accumulators(d);
 }
 
 static void reserved_bits(void)
 {
-    declare();
     val a, b, d[WGMMA_N / 2];
-    prepare_operands(&a, &b);
-    accumulators(d);
+    prepare_operands(&a, &b, d);
     ir_plain(IR_WGMMA_FENCE, 0, 0);
     const val askew = ir_binary(IR_OR, descriptor(a), ir_int(IR_U64, planted ? 1 << 15 : 0));
-    BLAME;
-    ir_wgmma(CKL_F16, CKL_F16, WGMMA_N, d, askew, descriptor(b), ir_int(IR_PRED, 1), false, false);
-    HERE;
+    BLAMED(ir_wgmma(CKL_F16, CKL_F16, WGMMA_N, d, askew, descriptor(b), ir_int(IR_PRED, 1), false, false));
     finish_wgmma();
 }
 
 /* Planted, the product is under way when the warps leave: closed as a group, or not even that. */
 static void leaves_wgmma(bool closed)
 {
-    declare();
     val a, b, d[WGMMA_N / 2];
-    prepare_operands(&a, &b);
-    accumulators(d);
+    prepare_operands(&a, &b, d);
     ir_plain(IR_WGMMA_FENCE, 0, 0);
     issue_wgmma(d, a, b);
     if (!planted || closed)
@@ -106,9 +91,7 @@ static void operands_of_one_warp(void)
     if (!planted)
         ir_bar_sync(u32(0), 128);
     ir_plain(IR_WGMMA_FENCE, 0, 0);
-    BLAME;
-    issue_wgmma(d, a, b);
-    HERE;
+    BLAMED(issue_wgmma(d, a, b));
     finish_wgmma();
 }
 
@@ -116,8 +99,7 @@ static void operands_of_one_warp(void)
 static val start_wgmma(val d[WGMMA_N / 2])
 {
     val a, b;
-    prepare_operands(&a, &b);
-    accumulators(d);
+    prepare_operands(&a, &b, d);
     ir_plain(IR_WGMMA_FENCE, 0, 0);
     issue_wgmma(d, a, b);
     ir_plain(IR_WGMMA_COMMIT, 0, 0);
@@ -126,47 +108,35 @@ static val start_wgmma(val d[WGMMA_N / 2])
 
 static void accumulator_before_wait(void)
 {
-    declare();
     val d[WGMMA_N / 2];
     start_wgmma(d);
     if (!planted)
         ir_plain(IR_WGMMA_WAIT, 0, 0);
-    BLAME;
-    add(d[3], d[3]);
-    HERE;
+    BLAMED(add(d[3], d[3]));
     ir_plain(IR_WGMMA_WAIT, 0, 0);
 }
 
 static void accumulator_written_before_wait(void)
 {
-    declare();
     val d[WGMMA_N / 2];
     start_wgmma(d);
     ir_plain(IR_WGMMA_WAIT, planted ? 1 : 0, 0);
-    BLAME;
-    ir_assign(d[0], ir_float(CKL_F32, 1));
-    HERE;
+    BLAMED(ir_assign(d[0], ir_float(CKL_F32, 1)));
     ir_plain(IR_WGMMA_WAIT, 0, 0);
 }
 
 /* A in registers is as much in use as the accumulators are. */
 static void operand_written_before_wait(void)
 {
-    declare();
     val a, b, d[WGMMA_N / 2], words[4];
-    prepare_operands(&a, &b);
-    accumulators(d);
-    for (int i = 0; i < 4; i++) {
-        words[i] = ir_reg(IR_U32);
-        ir_assign(words[i], u32(0));
-    }
+    prepare_operands(&a, &b, d);
+    for (int i = 0; i < 4; i++)
+        ir_assign(words[i] = ir_reg(IR_U32), u32(0));
     ir_plain(IR_WGMMA_FENCE, 0, 0);
     ir_wgmma_rs(CKL_F16, CKL_F16, WGMMA_N, d, words, descriptor(b), ir_int(IR_PRED, 1), false);
     ir_plain(IR_WGMMA_COMMIT, 0, 0);
     ir_plain(IR_WGMMA_WAIT, planted ? 1 : 0, 0);
-    BLAME;
-    ir_assign(words[3], u32(1));
-    HERE;
+    BLAMED(ir_assign(words[3], u32(1)));
     ir_plain(IR_WGMMA_WAIT, 0, 0);
 }
 
@@ -176,27 +146,21 @@ static int late;
 
 static void one_register_unfenced(void)
 {
-    declare();
     val a, b, r[A_WORDS + WGMMA_N / 2], *d = r + A_WORDS;
-    prepare_operands(&a, &b);
-    accumulators(d);
-    for (int i = 0; i < A_WORDS; i++) {
-        r[i] = ir_reg(IR_U32);
-        ir_assign(r[i], u32(0));
-    }
+    prepare_operands(&a, &b, d);
+    for (int i = 0; i < A_WORDS; i++)
+        ir_assign(r[i] = ir_reg(IR_U32), u32(0));
     ir_plain(IR_WGMMA_FENCE, 0, 0);
     if (late >= 0)
         ir_assign(r[late], late < A_WORDS ? u32(1) : ir_float(CKL_F32, 1));
-    BLAME;
-    ir_wgmma_rs(CKL_F16, CKL_F16, WGMMA_N, d, r, descriptor(b), ir_int(IR_PRED, 1), false);
-    HERE;
+    BLAMED(ir_wgmma_rs(CKL_F16, CKL_F16, WGMMA_N, d, r, descriptor(b), ir_int(IR_PRED, 1), false));
     finish_wgmma();
 }
 
 /* Each register counts alone. */
 TEST(unfenced_registers)
 {
-    static const fault_case c = { one_register_unfenced, 128, 1, { "missing wgmma_fence" }, 0 };
+    static const fault_case c = { one_register_unfenced, 128, 1, { "missing wgmma_fence" } };
     for (late = -1; late < A_WORDS + WGMMA_N / 2; late++) {
         bench b = bench_open("");
         assert_int_equal(bench_run(&b, &c, true), late < 0 ? CKL_OK : CKL_DEVICE_FAULT);
@@ -208,43 +172,33 @@ TEST(unfenced_registers)
 
 static void missing_wgmma_fence(void)
 {
-    declare();
     val a, b, d[WGMMA_N / 2];
-    prepare_operands(&a, &b);
+    prepare_operands(&a, &b, d);
     ir_plain(IR_WGMMA_FENCE, 0, 0);
-    accumulators(d);
+    ir_assign(d[0], ir_float(CKL_F32, 1));
     if (!planted)
         ir_plain(IR_WGMMA_FENCE, 0, 0);
-    BLAME;
-    issue_wgmma(d, a, b);
-    HERE;
+    BLAMED(issue_wgmma(d, a, b));
     finish_wgmma();
 }
 
 /* An operand is overwritten while wgmma may still read it. */
 static void operand_overwritten(void)
 {
-    declare();
     val d[WGMMA_N / 2], a = start_wgmma(d);
     ir_plain(IR_WGMMA_WAIT, planted ? 1 : 0, 0);
     ir_bar_sync(u32(0), 128);
-    BLAME;
-    test_store_value(IR_SHARED, IR_U32, add(a, mul(tid(), 4)), 0, u32(0));
-    HERE;
+    BLAMED(test_store_value(IR_SHARED, IR_U32, add(a, mul(tid(), 4)), 0, u32(0)));
     ir_plain(IR_WGMMA_WAIT, 0, 0);
 }
 
 static void wgmma_diverges(void)
 {
-    declare();
     val a, b, d[WGMMA_N / 2];
-    prepare_operands(&a, &b);
-    accumulators(d);
+    prepare_operands(&a, &b, d);
     val at = planted ? add(a, mul(ir_sreg(IR_WARP), 256)) : a;
     ir_plain(IR_WGMMA_FENCE, 0, 0);
-    BLAME;
-    issue_wgmma(d, at, b);
-    HERE;
+    BLAMED(issue_wgmma(d, at, b));
     finish_wgmma();
 }
 
@@ -254,9 +208,7 @@ static void registers_of_some_warps(void)
     declare();
     if (planted)
         ir_if(ir_compare(IR_LT, ir_sreg(IR_WARP), u32(3)));
-    BLAME;
-    ir_plain(IR_SETMAXNREG, 40, 0);
-    HERE;
+    BLAMED(ir_plain(IR_SETMAXNREG, 40, 0));
     if (planted)
         ir_end_if();
 }
@@ -269,8 +221,7 @@ static void set_registers(int first, int last, int takes)
         ir_plain(IR_SETMAXNREG, first, 0);
         ir_bar_sync(u32(0), 128);
     }
-    BLAME;
-    ir_plain(IR_SETMAXNREG, last, takes);
+    BLAMED(ir_plain(IR_SETMAXNREG, last, takes));
 }
 
 KERNEL(no_such_registers, set_registers(0, planted ? 44 : 40, 0))
@@ -284,23 +235,23 @@ static void gives_more_than_there_are(void) // a thread has 255 at most, however
 }
 
 static const fault_case cases[] = {
-    { wgmma_without_fence, 128, 1, { "missing fence_proxy_async", "(wgmma)" }, 0 },
-    { operands_of_one_warp, 128, 1, { "shared-memory race", "warp 0", "(wgmma)" }, 0 },
-    { accumulator_before_wait, 128, 1, { "register in use by wgmma", "read", "(add)" }, 0 },
-    { accumulator_written_before_wait, 128, 1, { "register in use by wgmma", "written" }, 0 },
-    { operand_written_before_wait, 128, 1, { "register in use by wgmma", "written" }, 0 },
-    { missing_wgmma_fence, 128, 1, { "missing wgmma_fence" }, 0 },
-    { operand_overwritten, 128, 1, { "shared-memory race", "wgmma of warps 0 to 3", "no wgmma_wait" }, 0 },
-    { reserved_bits, 128, 1, { "bad matrix descriptor", "reserved bits are set" }, 0 },
-    { leaves_closed_wgmma, 128, 1, { "exit with work under way", "wgmma was issued and not waited for" }, 0 },
-    { leaves_open_wgmma, 128, 1, { "exit with work under way", "wgmma was issued and not waited for" }, 0 },
-    { wgmma_diverges, 128, 1, { "divergence at a converged instruction" }, 0 },
-    { registers_of_some_warps, 128, 1, { "misused setmaxnreg", "only some warps" }, 0 },
-    { no_such_registers, 128, 1, { "misused setmaxnreg", "44 registers are no multiple of 8 in 24 to 256" }, 0 },
-    { too_few_registers, 128, 1, { "misused setmaxnreg", "16 registers are no multiple of 8 in 24 to 256" }, 0 },
-    { takes_fewer_registers, 128, 1, { "misused setmaxnreg", "has 40 registers per thread, 32 are not more" }, 0 },
-    { gives_more_registers, 128, 1, { "misused setmaxnreg", "has 40 registers per thread, 48 are not fewer" }, 0 },
-    { gives_more_than_there_are, 128, 1, { "misused setmaxnreg", "has 255 registers per thread, 256 are not" }, 0 },
+    { wgmma_without_fence, 128, 1, { "missing fence_proxy_async", "(wgmma)" } },
+    { operands_of_one_warp, 128, 1, { "shared-memory race", "warp 0", "(wgmma)" } },
+    { accumulator_before_wait, 128, 1, { "register in use by wgmma", "read", "(add)" } },
+    { accumulator_written_before_wait, 128, 1, { "register in use by wgmma", "written" } },
+    { operand_written_before_wait, 128, 1, { "register in use by wgmma", "written" } },
+    { missing_wgmma_fence, 128, 1, { "missing wgmma_fence" } },
+    { operand_overwritten, 128, 1, { "shared-memory race", "wgmma of warps 0 to 3", "no wgmma_wait" } },
+    { reserved_bits, 128, 1, { "bad matrix descriptor", "reserved bits are set" } },
+    { leaves_closed_wgmma, 128, 1, { "exit with work under way", "wgmma was issued and not waited for" } },
+    { leaves_open_wgmma, 128, 1, { "exit with work under way", "wgmma was issued and not waited for" } },
+    { wgmma_diverges, 128, 1, { "divergence at a converged instruction" } },
+    { registers_of_some_warps, 128, 1, { "misused setmaxnreg", "only some warps" } },
+    { no_such_registers, 128, 1, { "misused setmaxnreg", "44 registers are no multiple of 8 in 24 to 256" } },
+    { too_few_registers, 128, 1, { "misused setmaxnreg", "16 registers are no multiple of 8 in 24 to 256" } },
+    { takes_fewer_registers, 128, 1, { "misused setmaxnreg", "has 40 registers per thread, 32 are not more" } },
+    { gives_more_registers, 128, 1, { "misused setmaxnreg", "has 40 registers per thread, 48 are not fewer" } },
+    { gives_more_than_there_are, 128, 1, { "misused setmaxnreg", "has 255 registers per thread, 256 are not" } },
 };
 
 int main(void)

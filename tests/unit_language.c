@@ -263,10 +263,7 @@ static void nested_blocks(val p, int depth)
         ir_end_if();
 }
 
-static void deepest_blocks(void)
-{
-    nested_blocks(eq(unknown(), imm(0)), 64);
-}
+KERNEL(deepest_blocks, nested_blocks(eq(unknown(), imm(0)), 64))
 
 static void one_block_more(void)
 {

@@ -44,14 +44,6 @@ static void make_case(norm_case *c, uint64_t seed, double offset)
     }
 }
 
-static void free_case(norm_case *c)
-{
-    tensor_of_test *const all[] = { &c->x,    &c->gamma, &c->beta, &c->y,      &c->mean,
-                                    &c->rstd, &c->dy,    &c->dx,   &c->dgamma, &c->dbeta };
-    for (int i = 0; i < COUNT_OF(all); i++)
-        free_tensor(all[i]);
-}
-
 static void run(norm_case *c, ckl_direction direction)
 {
     const ckl_norm_args forward = { .x = c->x.memory,
@@ -176,7 +168,7 @@ static void for_all(bool centred, double offset, void (*check)(norm_case *c))
                     };
                     make_case(&c, 100 * (uint64_t)seed, offset);
                     check(&c);
-                    free_case(&c);
+                    free_tensors();
                 }
 }
 
@@ -250,9 +242,7 @@ static void check_special(int64_t cols, int shift,
         assert_near("mean", CKL_F32, mean.value[row], centred ? NAN : 1, 0);
         assert_near("rstd", CKL_F32, rstd.value[row], centred || row == 2 ? NAN : 0, 0);
     }
-    tensor_of_test *const all[] = { &x, &y, &mean, &rstd };
-    for (int i = 0; i < COUNT_OF(all); i++)
-        free_tensor(all[i]);
+    free_tensors();
 }
 
 TEST(statistics_of_specials)
@@ -288,9 +278,7 @@ TEST(outliers)
         assert_near("mean", CKL_F32, mean.value[row], sum / COLS, 0x1p-19 * 2 * PEAK / COLS);
         assert_near("rstd", CKL_F32, rstd.value[row], sqrt(COLS / squares), 0x1p-19 * sqrt(COLS / squares));
     }
-    tensor_of_test *const all[] = { &x, &y, &mean, &rstd };
-    for (int i = 0; i < COUNT_OF(all); i++)
-        free_tensor(all[i]);
+    free_tensors();
 }
 
 /*
@@ -314,9 +302,7 @@ TEST(residual_out_of_phase)
         for (int64_t i = row * PITCH; i < row * PITCH + LONG; i++)
             assert_near("y", CKL_F16, y.value[i - 3 * row], (x.value[i] + residual.value[i + 1]) * rstd.value[row],
                         1e-2);
-    tensor_of_test *const all[] = { &x, &residual, &sum, &y, &rstd };
-    for (int i = 0; i < COUNT_OF(all); i++)
-        free_tensor(all[i]);
+    free_tensors();
 }
 
 /* A workspace of the caller's is looked at before anything else. */

@@ -144,11 +144,6 @@ static void fold_add(void)
     REFUSED(ckl_reduce_fold_add(NULL), "reduce_fold_add: a fold wants a name and a function that combines");
 }
 
-/* Functions that take no pointer, or one that is the caller's own. */
-static void takes_none(void)
-{
-}
-
 /* Each pointer of an operator's three functions. What lies behind those that are there is not looked at. */
 #define X(op)                                                                \
     static void op##_functions(void)                                         \
@@ -176,12 +171,7 @@ typedef struct row {
 
 #define X(op) \
     { "ckl_" #op "_plan", op##_functions }, { "ckl_" #op "_run", op##_functions }, { "ckl_" #op, op##_functions },
-static const row rows[] = { { "ckl_status_name", takes_none },
-                            { "ckl_error", takes_none },
-                            { "ckl_version", takes_none },
-                            { "ckl_dtype_name", takes_none },
-                            { "ckl_dtype_bytes", takes_none },
-                            { "ckl_device_open", device_open },
+static const row rows[] = { { "ckl_device_open", device_open },
                             { "ckl_device_close", device_close },
                             { "ckl_device_properties", device_properties },
                             { "ckl_malloc", memory },
@@ -198,38 +188,22 @@ static const row rows[] = { { "ckl_status_name", takes_none },
                             { "ckl_attention_score_add", score_add },
                             { "ckl_gemm_epilogue_add", epilogue_add },
                             { "ckl_reduce_fold_add", fold_add },
-                            { "ckl_attention_slope_one", takes_none },
-                            { "ckl_attention_read", takes_none },
-                            { "ckl_attention_heads", takes_none },
-                            { "ckl_val_f32", takes_none },
-                            { "ckl_val_i32", takes_none },
-                            { "ckl_val_add", takes_none },
-                            { "ckl_val_sub", takes_none },
-                            { "ckl_val_mul", takes_none },
-                            { "ckl_val_div", takes_none },
-                            { "ckl_val_rem", takes_none },
-                            { "ckl_val_min", takes_none },
-                            { "ckl_val_max", takes_none },
-                            { "ckl_val_fma", takes_none },
-                            { "ckl_val_neg", takes_none },
-                            { "ckl_val_abs", takes_none },
-                            { "ckl_val_exp", takes_none },
-                            { "ckl_val_exp2", takes_none },
-                            { "ckl_val_log", takes_none },
-                            { "ckl_val_tanh", takes_none },
-                            { "ckl_val_sqrt", takes_none },
-                            { "ckl_val_eq", takes_none },
-                            { "ckl_val_ne", takes_none },
-                            { "ckl_val_lt", takes_none },
-                            { "ckl_val_le", takes_none },
-                            { "ckl_val_and", takes_none },
-                            { "ckl_val_or", takes_none },
-                            { "ckl_val_not", takes_none },
-                            { "ckl_val_select", takes_none },
-                            { "ckl_val_to_f32", takes_none },
-                            { "ckl_val_to_i32", takes_none },
                             OPERATORS(X) };
 #undef X
+
+/* Functions that take no pointer, or one that is the caller's own. */
+static const char *const take_none[] = { "ckl_status_name",    "ckl_error",           "ckl_version",
+                                         "ckl_dtype_name",     "ckl_dtype_bytes",     "ckl_attention_slope_one",
+                                         "ckl_attention_read", "ckl_attention_heads", "ckl_val_f32",
+                                         "ckl_val_i32",        "ckl_val_add",         "ckl_val_sub",
+                                         "ckl_val_mul",        "ckl_val_div",         "ckl_val_rem",
+                                         "ckl_val_min",        "ckl_val_max",         "ckl_val_fma",
+                                         "ckl_val_neg",        "ckl_val_abs",         "ckl_val_exp",
+                                         "ckl_val_exp2",       "ckl_val_log",         "ckl_val_tanh",
+                                         "ckl_val_sqrt",       "ckl_val_eq",          "ckl_val_ne",
+                                         "ckl_val_lt",         "ckl_val_le",          "ckl_val_and",
+                                         "ckl_val_or",         "ckl_val_not",         "ckl_val_select",
+                                         "ckl_val_to_f32",     "ckl_val_to_i32" };
 
 TEST(every_row)
 {
@@ -250,6 +224,9 @@ static void expect_row(const char *at)
     memcpy(name, begin, (size_t)(end - begin));
     for (int i = 0; i < COUNT_OF(rows); i++)
         if (strcmp(rows[i].function, name) == 0)
+            return;
+    for (int i = 0; i < COUNT_OF(take_none); i++)
+        if (strcmp(take_none[i], name) == 0)
             return;
     fail_msg("%s is public, but no row of this test says what it does with NULL", name);
 }
@@ -284,7 +261,7 @@ TEST(every_function_has_a_row)
             count += count_in(headers.gl_pathv[i]);
         globfree(&headers);
     }
-    assert_int_equal(count, COUNT_OF(rows));
+    assert_int_equal(count, COUNT_OF(rows) + COUNT_OF(take_none));
 }
 
 RUN_TESTS(open_device, close_device)

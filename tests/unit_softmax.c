@@ -102,9 +102,7 @@ static void check_forward(ckl_softmax_desc d, uint64_t seed)
     assert_same(&again, &y);
     for (int64_t row = 0; row < d.outer * d.inner; row++)
         check_row(&d, x.value + row_start(&d, row), y.value + row_start(&d, row));
-    free_tensor(&x);
-    free_tensor(&y);
-    free_tensor(&again);
+    free_tensors();
 }
 
 /* softmax(x + 100) is softmax(x) */
@@ -117,9 +115,7 @@ static void check_shift(ckl_softmax_desc d, uint64_t seed)
     tensor_of_test shifted = forward(d, &x);
     for (int64_t i = 0; i < x.count; i++)
         assert_true(fabs(shifted.value[i] - y.value[i]) <= 1e-5 * fmax(1, fabs(y.value[i])));
-    free_tensor(&x);
-    free_tensor(&y);
-    free_tensor(&shifted);
+    free_tensors();
 }
 
 /* Backward */
@@ -153,11 +149,7 @@ static void check_backward(ckl_softmax_desc d, uint64_t seed)
         int64_t start = row_start(&d, row);
         check_gradient_row(&d, y.value + start, dy.value + start, dx.value + start);
     }
-    free_tensor(&x);
-    free_tensor(&y);
-    free_tensor(&dy);
-    free_tensor(&dx);
-    free_tensor(&again);
+    free_tensors();
 }
 
 /* Every shape, form and type */
@@ -217,8 +209,7 @@ static void check_infinite(ckl_softmax_desc d)
         for (int64_t i = 0; i < d.n && row % 4 == 3; i++)
             assert_true(isnan(of_y[i * d.inner]));
     }
-    free_tensor(&x);
-    free_tensor(&y);
+    free_tensors();
 }
 
 TEST(infinite)
@@ -242,8 +233,7 @@ static void check_huge(ckl_softmax_desc d)
     tensor_of_test y = forward(d, &x);
     for (int64_t row = 0; row < d.outer; row++)
         check_row(&d, x.value + row * d.n, y.value + row * d.n);
-    free_tensor(&x);
-    free_tensor(&y);
+    free_tensors();
 }
 
 TEST(huge)
@@ -266,8 +256,7 @@ static void check_lowest(ckl_softmax_desc d)
     tensor_of_test y = forward(d, &x);
     for (int64_t row = 0; row < d.outer * d.inner; row++)
         check_row(&d, x.value + row_start(&d, row), y.value + row_start(&d, row));
-    free_tensor(&x);
-    free_tensor(&y);
+    free_tensors();
 }
 
 TEST(lowest)
@@ -297,15 +286,13 @@ TEST(workspace_of_the_caller)
         assert_ok(ckl_softmax_run(plan, &args, stream));
         read_tensor(&y);
         assert_same(&y, &wanted);
-        free_tensor(&y);
         assert_ok(ckl_copy_out(device, &counter, workspace, sizeof counter, stream));
         assert_ok(ckl_stream_synchronize(device, stream));
         assert_int_equal(counter, 0);
     }
     const ckl_softmax_args odd = { .x = x.memory, .y = wanted.memory, .workspace = (char *)workspace + 4 };
     assert_fails(ckl_softmax_run(plan, &odd, stream), CKL_INVALID, "workspace");
-    free_tensor(&x);
-    free_tensor(&wanted);
+    free_tensors();
     ckl_free(device, workspace);
     ckl_plan_free(plan);
 }
@@ -331,15 +318,13 @@ static void check_words(const char *setting)
         read_tensor(&y);
         for (int64_t i = 0; i < y.count; i++)
             assert_true(fabs(y.value[i] - wanted.value[i]) <= tolerance_of(&d));
-        free_tensor(&y);
         assert_ok(ckl_copy_out(device, words, workspace, sizeof words, stream));
         assert_ok(ckl_stream_synchronize(device, stream));
         for (int i = 0; i < WORDS; i++)
             if (words[i])
                 fail_msg("[%s] run %d leaves %u in word %d", setting, run, words[i], i);
     }
-    free_tensor(&x);
-    free_tensor(&wanted);
+    free_tensors();
     free(zeros);
     ckl_free(device, workspace);
     ckl_plan_free(plan);
@@ -383,9 +368,7 @@ TEST(attention_is_products)
     read_tensor(&wanted);
     for (int i = 0; i < Q * D; i++)
         assert_near("o", CKL_F16, o.value[i], wanted.value[i], 2e-3);
-    tensor_of_test *const all[] = { &q, &k, &v, &s, &o, &wanted };
-    for (int i = 0; i < COUNT_OF(all); i++)
-        free_tensor(all[i]);
+    free_tensors();
 }
 
 RUN_TESTS(open_device, close_device)

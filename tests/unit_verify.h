@@ -26,21 +26,69 @@ static inline val is_zero(val x)
     return ir_compare(IR_EQ, x, ir_int(x.type, 0));
 }
 
+enum { N = 16 }; // of a wgmma
+
+static inline void accumulators(val d[N / 2])
+{
+    for (int i = 0; i < N / 2; i++)
+        ir_assign(d[i] = ir_reg(CKL_F32), ir_float(CKL_F32, 0));
+}
+
 /* Predicates of CTAs, different ones. */
 static inline val p_of(int number)
 {
     return ir_compare(IR_EQ, unknown(IR_U32), u32(number));
 }
 
-/* A kernel of a call that is `right` or not. */
-#define DESCRIBES(name, call)    \
-    static void name(bool right) \
-    {                            \
-        call;                    \
+static inline ir_inst *last_of(ir_kernel *k)
+{
+    return &k->insts[k->inst_count - 1];
+}
+
+/* A rule: how a kernel is described, right or wrong, and a part of the sentence that refuses the wrong one. */
+typedef struct verify_rule {
+    const char *name;
+    void (*describe)(bool right);
+    const char *sentence;
+} verify_rule;
+
+static inline ckl_status verify_one(const verify_rule *rule, bool right)
+{
+    ir_kernel *kernel = NULL;
+    ir_describe_begin(rule->name, IR_SM90A);
+    ir_current()->threads = 256;
+    ir_at("kernel.c", 7);
+    rule->describe(right);
+    assert_ok(ir_describe_end(&kernel));
+    ckl_status status = ir_verify(kernel);
+    ir_kernel_free(kernel);
+    return status;
+}
+
+static inline void test_rule(void **state)
+{
+    assert_ok(verify_one(*state, true));
+    assert_fails(verify_one(*state, false), CKL_INTERNAL, ((const verify_rule *)*state)->sentence);
+}
+
+/* A test of the rule that f describes. */
+#define RULE(f, words)                                        \
+    __attribute__((constructor)) static void enlist_##f(void) \
+    {                                                         \
+        static const verify_rule rule = { #f, f, words };     \
+        enlist(#f, test_rule, NULL, NULL, &rule);             \
     }
 
+/* A kernel of a call that is `right` or not. */
+#define DESCRIBES(name, call, words) \
+    static void name(bool right)     \
+    {                                \
+        call;                        \
+    }                                \
+    RULE(name, words)
+
 /* An instruction that is right, and what makes it wrong: `i` is the last one described, `k` the kernel. */
-#define SPOILED(name, right, wrong)                     \
+#define SPOILED(name, right, wrong, words)              \
     static void name(bool is_right)                     \
     {                                                   \
         right;                                          \
@@ -50,49 +98,5 @@ static inline val p_of(int number)
         if (!is_right) {                                \
             wrong;                                      \
         }                                               \
-    }
-
-static inline ir_inst *last_of(ir_kernel *k)
-{
-    return &k->insts[k->inst_count - 1];
-}
-
-/* A rule: how the kernel is described, and a part of the sentence that refuses the wrong one. */
-typedef struct verify_case {
-    const char *name;
-    void (*describe)(bool right);
-    const char *sentence;
-} verify_case;
-
-#define WANTED(f) #f, f
-
-static inline ckl_status verify_one(const verify_case *c, bool right)
-{
-    ir_kernel *kernel = NULL;
-    ir_describe_begin(c->name, IR_SM90A);
-    ir_current()->threads = 256;
-    ir_at("kernel.c", 7);
-    c->describe(right);
-    if (ir_describe_end(&kernel) != CKL_OK)
-        fail_msg("%s: cannot be described: %s", c->name, ckl_error());
-    ckl_status status = ir_verify(kernel);
-    ir_kernel_free(kernel);
-    return status;
-}
-
-static inline void verify_all(const verify_case *cases, int count)
-{
-    int wrong = 0;
-    for (int i = 0; i < count; i++) {
-        if (verify_one(&cases[i], true) != CKL_OK) {
-            print_error("%s: the right kernel is refused: %s\n", cases[i].name, ckl_error());
-            wrong++;
-        }
-        bool refused = verify_one(&cases[i], false) == CKL_INTERNAL;
-        if (!refused || !strstr(ckl_error(), cases[i].sentence)) {
-            print_error("%s: %s\n", cases[i].name, refused ? ckl_error() : "the wrong kernel is taken");
-            wrong++;
-        }
-    }
-    assert_int_equal(wrong, 0);
-}
+    }                                                   \
+    RULE(name, words)

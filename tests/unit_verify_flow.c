@@ -1,17 +1,17 @@
 /* unit_verify_flow.c - each rule of the verifier along the control flow: registers, wgmma's registers, convergence. */
 #include "unit_verify.h"
 
-/* Registers: what two paths agree on */
+#define IN_FLIGHT "belongs to the wgmma of line 7 until a wgmma_wait"
+#define FENCED    "was used after the last wgmma_fence"
+#define LANES     "wants a converged warp, but its lanes diverge at the if of line 7"
+#define THREADS   "wants a converged warpgroup, but its threads diverge at the if of line 7"
 
-static val x_of_guard(void)
-{
-    return ir_reg(IR_U32);
-}
+/* Registers: what two paths agree on */
 
 /* Written under p on one way and under q on the other: after it neither p nor q tells. */
 static void guards_of_two_ways(bool right)
 {
-    val x = x_of_guard(), p = p_of(0), q = p_of(1);
+    val x = ir_reg(IR_U32), p = p_of(0), q = p_of(1);
     IF(p_of(2)) {
         IF(p)
             ir_assign(x, u32(1));
@@ -24,11 +24,12 @@ static void guards_of_two_ways(bool right)
     IF(p)
         ir_binary(IR_ADD, x, x);
 }
+RULE(guards_of_two_ways, "is read before it is written")
 
 /* What the ELSE of p has written is not there in a later IF p. */
 static void guard_of_else(bool right)
 {
-    val x = x_of_guard(), p = p_of(0);
+    val x = ir_reg(IR_U32), p = p_of(0);
     ir_if(p);
     if (!right)
         ir_else();
@@ -37,11 +38,12 @@ static void guard_of_else(bool right)
     IF(p)
         ir_binary(IR_ADD, x, x);
 }
+RULE(guard_of_else, "is read after it: it needs a value on every path")
 
 /* The predicate changes at the end of a loop, and its beginning comes again. */
 static void guard_in_loop(bool right)
 {
-    val x = x_of_guard(), p = ir_reg(IR_PRED);
+    val x = ir_reg(IR_U32), p = ir_reg(IR_PRED);
     ir_assign(p, p_of(0));
     IF(p)
         ir_assign(x, u32(1));
@@ -53,6 +55,7 @@ static void guard_in_loop(bool right)
         ir_break(p_of(1));
     }
 }
+RULE(guard_in_loop, "is read after it: it needs a value on every path")
 
 /* A way that ends does not count, the first or the second one. */
 static void way_that_ends(bool right)
@@ -68,6 +71,7 @@ static void way_that_ends(bool right)
     ELSE ir_plain(IR_EXIT, 0, 0);
     ir_binary(IR_ADD, x, y);
 }
+RULE(way_that_ends, "is read after it: it needs a value on every path")
 
 /* Nothing comes after a loop that has no break. */
 static void loop_without_break(bool right)
@@ -81,6 +85,7 @@ static void loop_without_break(bool right)
     }
     ir_binary(IR_ADD, x, x);
 }
+RULE(loop_without_break, "is read before it is written")
 
 /* Of two breaks the first one comes too early. */
 static void two_breaks(bool right)
@@ -95,20 +100,22 @@ static void two_breaks(bool right)
     }
     ir_binary(IR_ADD, x, x);
 }
+RULE(two_breaks, "is read after it: it needs a value on every path")
 
 /* Registers of WGMMA */
-
-enum { N = 16 };
-
-static void accumulators(val d[N / 2])
-{
-    for (int i = 0; i < N / 2; i++)
-        ir_assign(d[i] = ir_reg(CKL_F32), ir_float(CKL_F32, 0));
-}
 
 static void fence(void)
 {
     ir_plain(IR_WGMMA_FENCE, 0, 0);
+}
+
+/* Accumulators that a wgmma may take. */
+static val *fenced(void)
+{
+    val *d = ir_alloc(N / 2, sizeof *d);
+    accumulators(d);
+    fence();
+    return d;
 }
 
 static void multiply(val *d)
@@ -133,35 +140,42 @@ static void use(val x)
 
 static void product(void)
 {
-    val d[N / 2];
-    accumulators(d);
-    fence();
+    val *d = fenced();
     multiply(d);
 }
 
-SPOILED(wgmma_threads, product(), k->threads = 192)
-SPOILED(wgmma_in_place, product(), i->out[1] = i->out[0])
+SPOILED(wgmma_threads, product(), k->threads = 192, "wgmma: threads=192 of the kernel are not whole warpgroups")
+SPOILED(wgmma_in_place, product(), i->out[1] = i->out[0], "wgmma: accumulator 1 is not updated in place")
+
+/* What is described between these two is on the first or the second way of an if. */
+static void begin_way(bool second)
+{
+    ir_if(p_of(0));
+    if (second)
+        ir_else();
+}
+
+static void end_way(bool second)
+{
+    if (!second)
+        ir_else();
+    ir_end_if();
+}
 
 /* On one way an accumulator was touched after the fence. */
 static void touched_on(bool right, bool second)
 {
-    val d[N / 2];
-    accumulators(d);
-    fence();
-    ir_if(p_of(0));
-    if (second)
-        ir_else();
+    val *d = fenced();
+    begin_way(second);
     ir_assign(d[2], ir_float(CKL_F32, 1));
-    if (!second)
-        ir_else();
-    ir_end_if();
+    end_way(second);
     if (right)
         fence();
     multiply(d);
 }
 
-DESCRIBES(touched_on_first, touched_on(right, false))
-DESCRIBES(touched_on_second, touched_on(right, true))
+DESCRIBES(touched_on_first, touched_on(right, false), FENCED)
+DESCRIBES(touched_on_second, touched_on(right, true), FENCED)
 
 /* Reading counts as well. */
 static void read_after_fence(bool right)
@@ -175,6 +189,7 @@ static void read_after_fence(bool right)
         fence();
     multiply(d);
 }
+RULE(read_after_fence, FENCED)
 
 /* So does A in registers. */
 static void a_after_fence(bool right)
@@ -191,13 +206,12 @@ static void a_after_fence(bool right)
         fence();
     ir_wgmma_rs(CKL_F16, CKL_F16, N, d, a, u64(0), ir_int(IR_PRED, 1), false);
 }
+RULE(a_after_fence, FENCED)
 
 /* At the end of a loop, before its beginning comes again. */
 static void touched_in_loop(bool right)
 {
-    val d[N / 2];
-    accumulators(d);
-    fence();
+    val *d = fenced();
     FOREVER {
         if (right)
             fence();
@@ -208,50 +222,39 @@ static void touched_in_loop(bool right)
         ir_break(p_of(0));
     }
 }
+RULE(touched_in_loop, FENCED)
 
 /* On one way a product is in flight. */
 static void in_flight_on(bool right, bool second)
 {
-    val d[N / 2];
-    accumulators(d);
-    fence();
-    ir_if(p_of(0));
-    if (second)
-        ir_else();
+    val *d = fenced();
+    begin_way(second);
     multiply(d);
     commit();
-    if (!second)
-        ir_else();
-    ir_end_if();
+    end_way(second);
     if (right)
         wait_for(0);
     use(d[0]);
 }
 
-DESCRIBES(in_flight_on_first, in_flight_on(right, false))
-DESCRIBES(in_flight_on_second, in_flight_on(right, true))
+DESCRIBES(in_flight_on_first, in_flight_on(right, false), IN_FLIGHT)
+DESCRIBES(in_flight_on_second, in_flight_on(right, true), IN_FLIGHT)
 
 /* On one way another group follows, so that only there one group in flight may be it. */
 static void younger_on(bool right, bool second)
 {
-    val d[N / 2];
-    accumulators(d);
-    fence();
+    val *d = fenced();
     multiply(d);
     commit();
-    ir_if(p_of(0));
-    if (second)
-        ir_else();
+    begin_way(second);
     commit();
-    if (!second)
-        ir_else();
-    ir_end_if();
+    end_way(second);
     wait_for(right ? 0 : 1);
     use(d[0]);
 }
 
-DESCRIBES(younger_on_first, younger_on(right, false))
-DESCRIBES(younger_on_second, younger_on(right, true))
+DESCRIBES(younger_on_first, younger_on(right, false), IN_FLIGHT)
+DESCRIBES(younger_on_second, younger_on(right, true), IN_FLIGHT)
 
 static void second_group(bool right)
 {
@@ -266,31 +269,30 @@ static void second_group(bool right)
     wait_for(1);
     use(right ? d[0] : e[0]);
 }
+RULE(second_group, IN_FLIGHT)
 
 /* A wait does not wait for the open group. */
 static void open_group(bool right)
 {
-    val d[N / 2];
-    accumulators(d);
-    fence();
+    val *d = fenced();
     multiply(d);
     if (right)
         commit();
     wait_for(0);
     use(d[0]);
 }
+RULE(open_group, IN_FLIGHT)
 
 static void accumulator_written(bool right)
 {
-    val d[N / 2];
-    accumulators(d);
-    fence();
+    val *d = fenced();
     multiply(d);
     commit();
     if (right)
         wait_for(0);
     ir_assign(d[7], ir_float(CKL_F32, 1));
 }
+RULE(accumulator_written, IN_FLIGHT)
 
 /* A product that does not add to them needs no accumulators before. */
 static void unwritten_accumulators(bool right)
@@ -301,6 +303,7 @@ static void unwritten_accumulators(bool right)
     fence();
     ir_wgmma(CKL_F16, CKL_F16, N, d, u64(0), u64(0), ir_int(IR_PRED, right ? 0 : 1), false, false);
 }
+RULE(unwritten_accumulators, "is read before it is written")
 
 /* Convergence */
 
@@ -334,39 +337,45 @@ static void shifted(bool right)
     shuffle_where(ir_compare(IR_LT, ir_binary(IR_ADD, tid(), u32(8)), u32(40)));   // tid < 32
     shuffle_where(ir_compare(IR_LT, ir_binary(IR_SUB, u32(256), tid()), u32(33))); // tid >= 224
 }
+RULE(shifted, LANES)
 
 static void shifted_group(bool right)
 {
     warpgroup_where(ir_compare(IR_LT, ir_binary(IR_SUB, tid(), u32(128)), u32(right ? 128 : 64)));
     warpgroup_where(ir_compare(IR_LT, ir_binary(IR_ADD, tid(), u32(96)), u32(224))); // tid < 128
 }
+RULE(shifted_group, THREADS)
 
 static void right_shifted(bool right)
 {
     shuffle_where(ir_compare(IR_EQ, ir_binary(IR_SHR, tid(), u32(right ? 5 : 4)), u32(1)));
     shuffle_where(is_zero(ir_binary(IR_SHR, tid(), u32(32)))); // all of them
 }
+RULE(right_shifted, LANES)
 
 static void divided(bool right)
 {
     warpgroup_where(ir_compare(IR_EQ, ir_binary(IR_DIV, tid(), u32(right ? 64 : 32)), u32(2))); // unsure: it is not
     warpgroup_where(ir_compare(IR_LT, ir_binary(IR_DIV, tid(), u32(32)), u32(4)));
 }
+RULE(divided, THREADS)
 
-DESCRIBES(masked, shuffle_where(is_zero(ir_binary(IR_AND, tid(), u32(right ? 96 : 31)))))
+DESCRIBES(masked, shuffle_where(is_zero(ir_binary(IR_AND, tid(), u32(right ? 96 : 31)))), LANES)
 
 static void constant_before(bool right)
 {
     shuffle_where(ir_compare(IR_GT, u32(right ? 64 : 40), tid()));
     shuffle_where(ir_compare(IR_GE, u32(63), tid()));
 }
+RULE(constant_before, LANES)
 
-DESCRIBES(constant_before_closed, shuffle_where(ir_compare(IR_LT, u32(right ? 63 : 64), tid())))
-DESCRIBES(closed_comparison, shuffle_where(ir_compare(IR_LE, tid(), u32(right ? 63 : 64))))
-DESCRIBES(equal_out_of_range, shuffle_where(ir_compare(IR_EQ, tid(), u32(right ? 256 : 255))))
-DESCRIBES(below_out_of_range, shuffle_where(ir_compare(IR_LT, tid(), u32(right ? 300 : 250))))
-DESCRIBES(both_predicates, shuffle_where(ir_binary(IR_AND, is_zero(ir_sreg(right ? IR_WARP : IR_LANE)), p_of(0))))
-DESCRIBES(converted, shuffle_where(is_zero(ir_convert(CKL_I64, ir_sreg(right ? IR_WARP : IR_LANE)))))
+DESCRIBES(constant_before_closed, shuffle_where(ir_compare(IR_LT, u32(right ? 63 : 64), tid())), LANES)
+DESCRIBES(closed_comparison, shuffle_where(ir_compare(IR_LE, tid(), u32(right ? 63 : 64))), LANES)
+DESCRIBES(equal_out_of_range, shuffle_where(ir_compare(IR_EQ, tid(), u32(right ? 256 : 255))), LANES)
+DESCRIBES(below_out_of_range, shuffle_where(ir_compare(IR_LT, tid(), u32(right ? 300 : 250))), LANES)
+DESCRIBES(both_predicates, shuffle_where(ir_binary(IR_AND, is_zero(ir_sreg(right ? IR_WARP : IR_LANE)), p_of(0))),
+          LANES)
+DESCRIBES(converted, shuffle_where(is_zero(ir_convert(CKL_I64, ir_sreg(right ? IR_WARP : IR_LANE)))), LANES)
 
 /* Two writers of different kinds leave nothing sure, whichever comes last. */
 static void two_writers(bool right)
@@ -384,6 +393,7 @@ static void two_writers(bool right)
     shuffle_where(is_zero(x));
     shuffle_where(is_zero(y));
 }
+RULE(two_writers, LANES)
 
 /* Two writers of one kind: a predicate between them that parts the threads leaves nothing sure either. */
 static void written_under(bool right)
@@ -395,6 +405,7 @@ static void written_under(bool right)
         ir_assign(x, lane);
     shuffle_where(is_zero(x));
 }
+RULE(written_under, LANES)
 
 /* An inner IF does not make a warp whole again, its end does. */
 static void after_if(bool right)
@@ -407,6 +418,7 @@ static void after_if(bool right)
     }
     shuffle();
 }
+RULE(after_if, LANES)
 
 static void on_else(bool right)
 {
@@ -414,6 +426,7 @@ static void on_else(bool right)
     }
     ELSE shuffle();
 }
+RULE(on_else, "wants a converged warp, but its lanes diverge")
 
 /* The break stands behind, but the second turn is divergent. */
 static void before_break(bool right)
@@ -424,56 +437,6 @@ static void before_break(bool right)
     }
     shuffle();
 }
-
-#define IN_FLIGHT "belongs to the wgmma of line 7 until a wgmma_wait"
-#define FENCED    "was used after the last wgmma_fence"
-#define LANES     "wants a converged warp, but its lanes diverge at the if of line 7"
-#define THREADS   "wants a converged warpgroup, but its threads diverge at the if of line 7"
-
-static const verify_case cases[] = {
-    { WANTED(guards_of_two_ways), "is read before it is written" },
-    { WANTED(guard_of_else), "is read after it: it needs a value on every path" },
-    { WANTED(guard_in_loop), "is read after it: it needs a value on every path" },
-    { WANTED(way_that_ends), "is read after it: it needs a value on every path" },
-    { WANTED(loop_without_break), "is read before it is written" },
-    { WANTED(two_breaks), "is read after it: it needs a value on every path" },
-    { WANTED(wgmma_threads), "wgmma: threads=192 of the kernel are not whole warpgroups" },
-    { WANTED(wgmma_in_place), "wgmma: accumulator 1 is not updated in place" },
-    { WANTED(touched_on_first), FENCED },
-    { WANTED(touched_on_second), FENCED },
-    { WANTED(read_after_fence), FENCED },
-    { WANTED(a_after_fence), FENCED },
-    { WANTED(touched_in_loop), FENCED },
-    { WANTED(in_flight_on_first), IN_FLIGHT },
-    { WANTED(in_flight_on_second), IN_FLIGHT },
-    { WANTED(younger_on_first), IN_FLIGHT },
-    { WANTED(younger_on_second), IN_FLIGHT },
-    { WANTED(second_group), IN_FLIGHT },
-    { WANTED(open_group), IN_FLIGHT },
-    { WANTED(accumulator_written), IN_FLIGHT },
-    { WANTED(unwritten_accumulators), "is read before it is written" },
-    { WANTED(shifted), LANES },
-    { WANTED(shifted_group), THREADS },
-    { WANTED(right_shifted), LANES },
-    { WANTED(divided), THREADS },
-    { WANTED(masked), LANES },
-    { WANTED(constant_before), LANES },
-    { WANTED(constant_before_closed), LANES },
-    { WANTED(closed_comparison), LANES },
-    { WANTED(equal_out_of_range), LANES },
-    { WANTED(below_out_of_range), LANES },
-    { WANTED(both_predicates), LANES },
-    { WANTED(converted), LANES },
-    { WANTED(two_writers), LANES },
-    { WANTED(written_under), LANES },
-    { WANTED(after_if), LANES },
-    { WANTED(on_else), "wants a converged warp, but its lanes diverge" },
-    { WANTED(before_break), "wants a converged warp, but its lanes diverge at the loop of line 7" },
-};
-
-TEST(every_rule)
-{
-    verify_all(cases, COUNT_OF(cases));
-}
+RULE(before_break, "wants a converged warp, but its lanes diverge at the loop of line 7")
 
 RUN_TESTS(NULL, NULL)
