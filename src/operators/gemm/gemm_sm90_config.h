@@ -127,7 +127,7 @@ int gemm_sm90_partial_rows(const gemm_sm90_config *config);
 /* Accumulators of a consumer thread; and of one of those sums. */
 int gemm_sm90_accumulators(const gemm_sm90_config *config);
 
-/* Does the epilogue need few registers? */
+/* Does the epilogue need few registers? It has one of C, X, a bias and scales of rows, or none. */
 bool gemm_sm90_is_plain(const gemm_sm90_config *config);
 
 /*

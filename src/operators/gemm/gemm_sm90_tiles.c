@@ -32,9 +32,11 @@ int gemm_sm90_accumulators(const gemm_sm90_config *c)
 bool gemm_sm90_is_plain(const gemm_sm90_config *c)
 {
     const gemm_epilogue *e = &c->epilogue;
-    const bool bias_fits = !e->bias || (e->activation != CKL_ACTIVATION_GELU_ERF && c->tile_n % 64 == 0);
-    return !c->ragged && !e->c && bias_fits && !e->weighted && !e->scatter && !gemm_is_f8(e->d) &&
-           e->scale_a != CKL_GEMM_SCALE_ROW && e->scale_b != CKL_GEMM_SCALE_ROW && !gemm_uses_x(e);
+    const bool backward = gemm_is_backward(e->activation);
+    const bool scales = e->scale_a == CKL_GEMM_SCALE_ROW || e->scale_b == CKL_GEMM_SCALE_ROW;
+    const bool ahead = c->buffers > 1 || !gemm_reads_matrix(e);
+    return e->c + backward + e->bias + scales <= 1 && ahead && !e->preactivation && !e->amax && !e->weighted &&
+           !e->scatter;
 }
 
 /* Every row or column has its own scale, or every square, which a tile may cover in part. */

@@ -4,6 +4,7 @@
 #define F32_GROUPS "tile_m=32 tile_n=64 block_m=8 block_n=4 lanes_m=4 stages=2 ctas=2 groups_k=4 "
 #define F32_SQUARE \
     "tile_m=128 tile_n=128 block_m=8 block_n=16 lanes_m=4 depth=8 stages=4 ctas=2 groups_k=1 " // of fma and turned
+#define IN_TURN "tile_m=128 stages=3 consumers=2 pingpong=1 cluster_m=1 cluster_n=1 ctas=1 "
 
 static const char *const cases[] = {
     "m=128 n=256 k=64                                          # one tile of the default config",
@@ -207,6 +208,14 @@ static const char *const cases[] = {
     "pingpong=0 cluster_m=1 cluster_n=1 split=3'",
     "m=260 n=504 k=72 a=bf16 activation=dgelu impl=sm90 config='tile_m=128 tile_n=128 stages=3 consumers=2 pingpong=1 "
     "buffers=4 cluster_m=1 cluster_n=1' # X the same way",
+    "m=260 n=592 k=136 a=bf16 d=f32 beta=0.5 impl=sm90 config='" IN_TURN "tile_n=192 buffers=4' # 192 sums a thread",
+    "m=389 n=600 k=72 beta=1 activation=gelu impl=sm90 config='" IN_TURN "tile_n=176 buffers=2'",
+    "m=200 n=589 k=136 c=1 beta=-1 fill=hard impl=sm90 config='" IN_TURN "tile_n=192 buffers=2'",
+    "m=200 n=586 k=136 ldd=592 impl=sm90 config='" IN_TURN "tile_n=168 buffers=2'",
+    "m=200 n=592 k=272 a=e4m3 d=e4m3 impl=sm90 config='" IN_TURN "tile_n=192 buffers=2'",
+    "m=260 n=400 k=272 a=e4m3 scale_a=row scale_b=row impl=sm90 config='" IN_TURN "tile_n=192 buffers=2'",
+    "m=260 n=392 k=136 a=bf16 activation=dgelu impl=sm90 config='" IN_TURN "tile_n=192 buffers=2'",
+    "m=260 n=392 k=136 bias=1 activation=gelu impl=sm90 config='" IN_TURN "tile_n=184 buffers=2'",
     "m=130 n=136 k=72 c=1 beta=0 a=bf16 fill=hard impl=sm90 config='tile_m=64 tile_n=64 stages=3 consumers=2 "
     "pingpong=1 cluster_m=1 cluster_n=1 buffers=4'",
     "m=30 n=1064 k=200 beta=1 bias=1 impl=sm90 config='tile_m=64 tile_n=32 stages=3 swap=1 buffers=4 consumers=1 "
