@@ -47,7 +47,7 @@ val conv_finish(const conv_form *form, conv_element in)
     x = form->scale ? mul(x, in.scale) : x;
     x = form->bias ? add(x, convert(F32, in.bias)) : x;
     x = form->residual ? add(x, in.residual) : x;
-    return customised(form, &in, activation_f32(form->activation, x));
+    return customised(form, &in, activation_of(form->activation, form->out, x));
 }
 
 val conv_pixel_at(const conv_values *p, val image, const val at[CONV_MODES])
