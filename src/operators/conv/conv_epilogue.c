@@ -45,9 +45,9 @@ val conv_finish(const conv_form *form, conv_element in)
         return in.sum;
     val x = convert(F32, in.sum);
     x = form->scale ? mul(x, in.scale) : x;
-    x = form->bias ? add(x, in.bias) : x;
+    x = form->bias ? add(x, convert(F32, in.bias)) : x;
     x = form->residual ? add(x, in.residual) : x;
-    return customised(form, &in, activation_f32(form->activation, x));
+    return customised(form, &in, activation_of(form->activation, form->out, x));
 }
 
 val conv_pixel_at(const conv_values *p, val image, const val at[CONV_MODES])
@@ -125,7 +125,7 @@ void conv_load_vectors(const conv_form *form, const conv_values *p, val last, te
             continue;
         val of = min(add(channel, coordinate(coordinates, mode, i)), last);
         if (form->bias)
-            v->bias[first + at] = at_f32(conv_elements_from(p->bias, form->out), of);
+            v->bias[first + at] = at(conv_elements_from(p->bias, form->out), of);
         if (form->scale)
             v->scale[first + at] = at(conv_elements_from(p->scale, F32), of);
         loaded[at] = true;

@@ -14,7 +14,7 @@ enum {
     THREADS = CONV_NARROW_THREADS,
     UNIT = CONV_NARROW_UNIT,
     M = CONV_NARROW_M,
-    ROWS_AT_ONCE = 3, // of a filter, in registers
+    ROWS = CONV_NARROW_ROWS,
     WORDS_A = 4,
     WORDS_B = 2,
 };
@@ -49,7 +49,7 @@ static void describe_threads(narrow_kernel *k)
     const conv_narrow_config *c = k->cfg;
     k->mma = make_tiled_mma(mma_sync_atom(c->form.dtype), 1, 1);
     k->rA = fragment(U32, compact(shape(WORDS_A, 1, 1)));
-    k->rB = fragment(U32, compact(shape(WORDS_B, 1, 1, c->tile_n / 8, ROWS_AT_ONCE)));
+    k->rB = fragment(U32, compact(shape(WORDS_B, 1, 1, c->tile_n / 8, ROWS)));
     k->acc = fragment_C(&k->mma, 16 * M, c->tile_n);
     val column = mul(thread_at(lane(), 0, 16, 2), imm(c->step_w)), row = mul(warp(), imm(M * c->step_h));
     k->pixel = tensor_address(k->sHalo, coord(0, column, row, 0));
@@ -120,9 +120,8 @@ static void multiply(const narrow_kernel *k, val buffer, val chunk)
     val pixels = add(k->pixel, mul(buffer, imm(2 * k->size.halo)));
     val filters = add(k->filter, mul(chunk, imm((int)(2 * k->size.filter))));
     UNROLL(step, k->size.steps)
-        for (int first = 0; first < k->cfg->rows; first += ROWS_AT_ONCE)
-            multiply_rows(k, pixels, filters, step, first,
-                          k->cfg->rows - first < ROWS_AT_ONCE ? k->cfg->rows - first : ROWS_AT_ONCE);
+        for (int first = 0; first < k->cfg->rows; first += ROWS)
+            multiply_rows(k, pixels, filters, step, first, k->cfg->rows - first < ROWS ? k->cfg->rows - first : ROWS);
 }
 
 /* The epilogue */

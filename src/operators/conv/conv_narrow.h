@@ -22,8 +22,9 @@ typedef struct conv_narrow_config {
 
 enum {
     CONV_NARROW_WARPS = 4,
-    CONV_NARROW_W = 16, // pixels of a tile: a row of a warp
-    CONV_NARROW_M = 4,  // rows of a warp
+    CONV_NARROW_W = 16,   // pixels of a tile: a row of a warp
+    CONV_NARROW_M = 4,    // rows of a warp
+    CONV_NARROW_ROWS = 3, // of a filter at once, in registers
     CONV_NARROW_H = CONV_NARROW_WARPS * CONV_NARROW_M,
     CONV_NARROW_UNIT = 8, // channels of a row of ldmatrix
 };

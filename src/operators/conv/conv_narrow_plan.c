@@ -111,10 +111,17 @@ static double bytes_of_pixel(const conv_narrow_config *c)
     return (double)(SECTOR * sectors);
 }
 
+/* Rows of pixels that a warp reads: rows of a filter that are multiplied at once share them. */
+static double rows_read(const conv_narrow_config *c)
+{
+    const int all = CONV_NARROW_M * c->rows, times = (int)ceil_div(c->rows, CONV_NARROW_ROWS);
+    return fmin(all, times * ((CONV_NARROW_M - 1) * c->step_h + 1 - c->dilation_h) + c->rows * c->dilation_h);
+}
+
 /*
- * Cycles of a stage: its copies and all warps' reads of shared memory, which the CTAs of an SM share. 32 to 32 channels
- * of 16 images of 80x80 take 13.1 us, of which it says 9.5 without WIDE. 5 to 31 of 128 of 17x17 take 21.5, 10.8
- * without single stores.
+ * Cycles of a stage: its copies and all warps' reads of shared memory, which the CTAs of an SM share; one alone waits
+ * for its copies. 128 to 3 channels of 512x512 take 35.0 us, 640 to 8 of 32 images of 64x64 134. 32 to 32 of 16 of
+ * 80x80 take 13.1, of which it says 9.5 without WIDE. 5 to 31 of 128 of 17x17 take 21.5, 10.8 without single stores.
  */
 static plan_cost cost_narrow(const void *desc, const ckl_device_info *device, const void *config)
 {
@@ -124,11 +131,12 @@ static plan_cost cost_narrow(const void *desc, const ckl_device_info *device, co
     const ckl_conv_desc inner = conv_turned(desc), *d = &inner;
     const conv_narrow_shape s = conv_narrow_shape_of(c);
     const double copies = (double)s.halo_h * s.halo_w * (c->chunk / c->vec);
-    const double steps = (double)CONV_NARROW_WARPS * s.steps * c->rows;
-    const double reads = steps * (CONV_NARROW_M + c->tile_n / 16.0) * READ,
-                 products = steps * CONV_NARROW_M * c->tile_n * 16 * 16 / PRODUCTS;
+    const double steps = (double)CONV_NARROW_WARPS * s.steps;
+    const double reads = steps * (rows_read(c) + c->rows * c->tile_n / 16.0) * READ,
+                 products = steps * c->rows * CONV_NARROW_M * c->tile_n * 16 * 16 / PRODUCTS;
     const double turns = ceil(tiles_of(d) / device->sm_count); // of the SM that has most
-    const double tile = s.chunks * fmax(copies * COPY + fmax(reads, products), WAIT / c->ctas);
+    const double work = copies * COPY + fmax(reads, products), alone = c->ctas == 1 ? WAIT : 0;
+    const double tile = s.chunks * fmax(work + alone, WAIT / c->ctas);
     const double single = c->pairs ? 0 : SINGLE * CONV_NARROW_W * CONV_NARROW_H * (double)d->k;
     const double once = WAIT * (s.chunks + 1) + FILTERS * (double)s.filters;
     const conv_tensor from = conv_tensor_of(d, CONV_X), to = conv_tensor_of(d, CONV_Y);

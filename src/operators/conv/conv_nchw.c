@@ -232,17 +232,15 @@ static val element_of(const nchw_kernel *k, const subtile *t, int i)
 }
 
 /* The sums with bias, residual and activation. */
-static tensor finish(const nchw_kernel *k, const subtile *t)
+static tensor finish(const nchw_kernel *k, const subtile *t, const conv_vectors *v)
 {
     const conv_form *form = &k->cfg->form;
     tensor gR = gmem_tensor(k->p.residual, form->out, make_layout(dynamic(imm64(1)), leaf(1)));
     tensor rY = fragment_like(t->acc, F32);
-    conv_vectors v = { 0 };
-    conv_load_vectors(form, &k->p, sub(conv_number(k->p.k), imm(1)), t->coordinates, 0, t->filter, 0, &v);
     layout along = coordinate_distances(t->coordinates, 0);
     UNROLL(i, static_size(rY.layout)) {
         const int64_t row = index_at(along, i);
-        conv_element in = { .sum = at_f32(t->acc, i), .scale = v.scale[row], .bias = v.bias[row] };
+        conv_element in = { .sum = at_f32(t->acc, i), .scale = v->scale[row], .bias = v->bias[row] };
         if (form->residual)
             in.residual = at_f32(gR, element_of(k, t, i));
         if (conv_is_custom(form)) {
@@ -268,20 +266,27 @@ static void store(const nchw_kernel *k, const consumer_role *c, const tiled_mma 
         tma_store_of(&k->tmaY, sY, t->filter, t->pixel, 1, &t->image);
 }
 
-static void epilogue(const nchw_kernel *k, const consumer_role *c, val tile)
+/* A consumer's part of a tile, before its first subtile. */
+static subtile part_of(const nchw_kernel *k, const consumer_role *c, const tile_place *place)
+{
+    const int width = k->size.y_cols;
+    const tiled_mma mma = conv_mma_of(k->cfg->form.dtype, width);
+    return (subtile){ .coordinates = partition_C(&mma, identity_tensor(shape(CONV_SM90_ROWS, width)), c->tid),
+                      .filter = add(place->filter, mul(c->index, imm(CONV_SM90_ROWS))) };
+}
+
+static void epilogue(const nchw_kernel *k, const consumer_role *c, const tile_place *place, subtile t,
+                     const conv_vectors *v)
 {
     const conv_nchw_config *cfg = k->cfg;
     const int width = k->size.y_cols, count = cfg->tile_n / width;
     const tiled_mma mma = conv_mma_of(cfg->form.dtype, width);
-    const tile_place place = place_of(k, tile);
-    subtile t = { .coordinates = partition_C(&mma, identity_tensor(shape(CONV_SM90_ROWS, width)), c->tid) };
-    t.filter = add(place.filter, mul(c->index, imm(CONV_SM90_ROWS)));
     UNROLL(i, count) {
         const int span = i * width / SPAN;
         t.acc = slice(accumulator_columns(c->acc, i * width, width), _, 0, _);
-        t.pixel = add(place.pixel[span], imm(i * width % SPAN));
-        t.image = place.image[span];
-        tensor rY = finish(k, &t);
+        t.pixel = add(place->pixel[span], imm(i * width % SPAN));
+        t.image = place->image[span];
+        tensor rY = finish(k, &t, v);
         store(k, c, &mma, &t, rY, i, count);
     }
 }
@@ -294,8 +299,13 @@ static void consume(const void *of)
     pipeline_state stage = consumer_state(&k->ring);
     val k_tiles = mul(mul(conv_number(k->p.filter[1]), conv_number(k->p.filter[2])), k->chunks);
     LOOP_FROM(tile, cta_x(), k->count, grid_x()) {
+        const tile_place place = place_of(k, tile);
+        const subtile part = part_of(k, &c, &place);
+        conv_vectors v = { 0 }; // loaded before the products, which hide the latency
+        conv_load_vectors(&k->cfg->form, &k->p, sub(conv_number(k->p.k), imm(1)), part.coordinates, 0, part.filter, 0,
+                          &v);
         conv_mainloop(&products, k_tiles, &stage);
-        epilogue(k, &c, tile);
+        epilogue(k, &c, &place, part, &v);
     }
     IF(c.first_thread)
         tma_store_wait(0);

@@ -81,18 +81,12 @@ static val first_under(const sliding *k, int m, val at)
     return sub(mul(convert(I32, at), convert(I32, k->p.step[m])), convert(I32, k->p.pad[m]));
 }
 
-/* The row to load next, or the nearest that the thread needs. */
-static val nearest_row(const sliding *k)
-{
-    return max(imm(0), min(k->h, k->last));
-}
-
 static void find_x(sliding *k)
 {
     const sliding_config *cfg = k->cfg;
     val far = add(mul(sub(convert(I32, k->count), imm(1)), imm(cfg->step_h)), imm(sliding_span_h(cfg) - 1));
     k->h = variable(I32, first_under(k, 1, k->row));
-    k->last = max(imm(0), min(sub(convert(I32, k->p.x_size[1]), imm(1)), add(k->h, far)));
+    k->last = min(sub(convert(I32, k->p.x_size[1]), imm(1)), add(k->h, far));
     const int sure = cfg->left * cfg->run; // columns from the first unit to the first inside
     val first = sub(first_under(k, 2, k->column), imm(cfg->skipped));
     val end = sub(convert(I32, k->p.x_size[2]), imm(cfg->run));
@@ -102,7 +96,7 @@ static void find_x(sliding *k)
         k->offset[u] = convert(U64, mul(convert(I64, sub(nearest, add(first, imm(sure)))),
                                         imm64((int64_t)sliding_pixel(cfg) * sliding_element(cfg))));
     }
-    val index = add(mul(convert(I64, k->n), k->p.x[0]), mul(convert(I64, nearest_row(k)), k->p.x[2]));
+    val index = add(mul(convert(I64, k->n), k->p.x[0]), mul(convert(I64, max(imm(0), k->h)), k->p.x[2]));
     index = add(index, mul(convert(I64, div(k->channel, imm(cfg->filters))), k->p.x[4]));
     index = add(index, mul(convert(I64, add(first, imm(sure))), imm64(sliding_pixel(cfg))));
     k->at = variable(U64, gmem_address(k->p.from[CONV_X], cfg->form.dtype, index));
@@ -116,6 +110,8 @@ static void describe_rows(sliding *k)
         k->rRow =
             fragment(rWords.dtype, compact(shape((int)static_size(rWords.layout), sliding_units(cfg), cfg->ahead)));
         k->rEdge = fragment(cfg->form.dtype, compact(shape(sliding_span_w(cfg), cfg->ahead)));
+        fill(k->rRow, convert(rWords.dtype, imm(0)));
+        fill(k->rEdge, convert(cfg->form.dtype, immf(0)));
         return;
     }
     k->sX = smem_tensor("X", cfg->form.dtype,
@@ -157,19 +153,26 @@ static void load_unit(sliding *k, int unit, int row)
             set(k->rEdge, coord(j, row), at(gmem_tensor(from, dtype, compact(leaf(cfg->run))), j - first));
 }
 
-/* Begins to load row i of x, or the nearest there is. */
+/* Is row h of x one that the thread needs? Others add nothing. */
+static val is_needed(const sliding *k, val h)
+{
+    return logical_and(ge(h, imm(0)), le(h, k->last));
+}
+
+/* Begins to load row i, counted from the first under the thread. */
 static void load_row(sliding *k, int i)
 {
     const sliding_config *cfg = k->cfg;
-    UNROLL(u, sliding_units(cfg))
-        load_unit(k, u, i % cfg->ahead);
+    IF(is_needed(k, k->h)) {
+        UNROLL(u, sliding_units(cfg))
+            load_unit(k, u, i % cfg->ahead);
+        val pitch = mul(convert(U64, k->p.x[2]), imm_as(U64, sliding_element(cfg)));
+        assign(k->at, add(k->at, pitch)); // as products ptxas would keep all columns in registers
+    }
     if (cfg->async) {
         cp_async_commit();
         next_slot(k, k->to);
     }
-    val moves = logical_and(ge(k->h, imm(0)), lt(k->h, k->last));
-    val pitch = mul(convert(U64, k->p.x[2]), imm_as(U64, sliding_element(cfg)));
-    assign(k->at, select(moves, add(k->at, pitch), k->at)); // as products ptxas would keep all columns in registers
     assign(k->h, add(k->h, imm(1)));
 }
 
@@ -232,65 +235,68 @@ static void add_products(sliding *k, const tensor rX[SLIDING_SPAN_MAX], int i)
 }
 
 /*
- * Row i of x, and a load of the row that follows those under way. Rows outside of x add nothing. Copies to shared
- * memory are waited for in turn. Of loads to registers ptxas waits for all at once, so several rows of these are loaded
- * behind the products, and waited for when the first comes round.
+ * Row i of x, and a load of the row that follows those under way. Copies to shared memory are waited for in turn. Of
+ * loads to registers ptxas waits for all at once, so several rows of these are loaded behind the products, and waited
+ * for when the first comes round.
  */
 static void add_row(sliding *k, int i)
 {
     const sliding_config *cfg = k->cfg;
-    const bool behind = !cfg->async && cfg->ahead > 1;
+    const int row = i % cfg->ahead;
+    const bool alone = !cfg->async && cfg->ahead == 1; // the next row takes its registers
     tensor rX[SLIDING_SPAN_MAX];
-    val h = convert(U32, sub(k->h, imm(cfg->ahead)));
+    val needed = is_needed(k, sub(k->h, imm(cfg->ahead)));
     if (cfg->async)
         cp_async_wait(cfg->ahead - 1);
-    take_row(k, i % cfg->ahead, rX);
-    if (cfg->async)
-        next_slot(k, k->from);
-    if (!behind)
+    if (alone)
+        take_row(k, row, rX);
+    if (cfg->async || alone)
         load_row(k, i);
     if (i % cfg->step_h == 0) // the first row that row i / step of y sees
         fill(slice(k->rSum, _, _, i / cfg->step_h % sliding_window(cfg)), immf(0));
-    IF(lt(h, conv_number(k->p.x_size[1])))
+    IF(needed) {
+        if (!alone)
+            take_row(k, row, rX);
         add_products(k, rX, i);
-    if (behind)
+    }
+    if (cfg->async)
+        next_slot(k, k->from);
+    if (!cfg->async && !alone)
         load_row(k, i);
 }
 
-/* Stores row q of the thread's, if it has so many, in vectors at known distances from each other. */
-static void store_row(sliding *k, val q, int window)
+/* Stores a row of the thread's, in vectors at known distances from each other. */
+static void store_row(sliding *k, int window)
 {
     const sliding_config *cfg = k->cfg;
     const conv_form *form = &cfg->form;
     const int bytes = (int)ckl_dtype_bytes(form->out), count = cfg->vec * cfg->run;
     const int unit = count * bytes > 16 ? 16 / bytes : count;
     const tensor gY = gmem_tensor(gmem_address(k->p.from[CONV_Y], form->out, k->y), form->out, compact(leaf(unit)));
-    IF(lt(q, k->count))
-        for (int p = 0; p < cfg->cols && describing(); p += cfg->run) {
-            const int64_t far = cfg->planes ? p : (int64_t)p * cfg->channels;
-            tensor rSum = local_tile(k->rSum, shape(cfg->vec, cfg->run, 1), coord(0, p / cfg->run, window));
-            tensor rY = conv_finish_run(form, &k->p, &k->channels, add(k->y, imm64(far)), k->channel, rSum);
-            const val guard = cfg->even ? yes() : ge(imm_as(U32, p), k->stored);
-            for (int i = 0; i < count; i += unit)
-                vector_store(&(vector_at){ gY.address, (far + i) * bytes, guard }, unit, rY.regs + i, gY);
-        }
+    for (int p = 0; p < cfg->cols && describing(); p += cfg->run) {
+        const int64_t far = cfg->planes ? p : (int64_t)p * cfg->channels;
+        tensor rSum = local_tile(k->rSum, shape(cfg->vec, cfg->run, 1), coord(0, p / cfg->run, window));
+        tensor rY = conv_finish_run(form, &k->p, &k->channels, add(k->y, imm64(far)), k->channel, rSum);
+        const val guard = cfg->even ? yes() : ge(imm_as(U32, p), k->stored);
+        for (int i = 0; i < count; i += unit)
+            vector_store(&(vector_at){ gY.address, (far + i) * bytes, guard }, unit, rY.regs + i, gY);
+    }
     assign(k->y, add(k->y, k->p.y[2]));
 }
 
-/* The first rows of x, which complete no row of y; then as many rows of y at a time as the window has. */
+/* The first rows of x, which complete no row of y; then each row of y there is, a window of them in turn. */
 static void slide(sliding *k)
 {
     const sliding_config *cfg = k->cfg;
-    const int window = sliding_window(cfg), under = sliding_span_h(cfg),
-              first = under > cfg->step_h ? under - cfg->step_h : 0;
+    const int window = sliding_window(cfg), first = (int)max_i64(0, sliding_span_h(cfg) - cfg->step_h);
     UNROLL(i, first)
         add_row(k, i);
     LOOP_FROM(q, imm_as(U32, 0), k->count, imm(window))
-        UNROLL(u, window * cfg->step_h) {
-            const int i = first + u, last = i - (under - 1);
-            add_row(k, i);
-            if (last >= 0 && last % cfg->step_h == 0)
-                store_row(k, add(q, imm(last / cfg->step_h)), last / cfg->step_h);
+        UNROLL(w, window) {
+            BREAK_IF(ge(add(q, imm(w)), k->count));
+            UNROLL(i, cfg->step_h)
+                add_row(k, first + w * cfg->step_h + i);
+            store_row(k, w);
         }
 }
 

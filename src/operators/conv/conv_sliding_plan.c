@@ -136,8 +136,8 @@ static bool candidate_sliding(const void *desc, const ckl_device_info *device, i
                            .rows = conv_config_number(d->r),
                            .columns = conv_config_number(d->s),
                            CONV_STEPS_OF(d) };
-    const int window = sliding_window(c), turn = window * c->step_h;
-    c->high = (int)min_i64(INT32_MAX / 8, round_up(ceil_div(y.shape[2], strips[i % COUNT_OF(strips)]), window));
+    const int turn = sliding_window(c) * c->step_h;
+    c->high = (int)min_i64(INT32_MAX / 8, ceil_div(y.shape[2], strips[i % COUNT_OF(strips)]));
     derive(d, c);
     c->async = !c->planes && sliding_unit_bytes(c) >= COPY_MIN;
     c->ahead = c->async ? 3 : turn <= TURN_MAX || (c->cols == 1 && turn <= AHEAD_MAX) ? turn : 1;
@@ -225,7 +225,7 @@ static plan_cost cost_sliding(const void *desc, const ckl_device_info *device, c
     const double outputs = (double)c->cols * c->vec,
                  of_y = outputs * (sliding_taps(c) + 1 + smooth) + c->cols / c->run * STORE;
     const double of_x = ROW + sliding_units(c) * LOAD + sliding_span_w(c) * c->vec + (c->left + c->right) * OUTSIDE;
-    const double rows = (double)round_up(min_i64(c->high, y.shape[2]), sliding_window(c));
+    const double rows = (double)min_i64(c->high, y.shape[2]);
     const double rows_x = rows * c->step_h + sliding_span_h(c);
     const double instructions =
         START + sliding_taps(c) * (c->vec + 4.0) + rows * of_y + rows_x * of_x + sliding_span_h(c) * of_y / 2;

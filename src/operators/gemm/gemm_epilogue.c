@@ -84,7 +84,8 @@ gemm_finished gemm_finish(gemm_epilogue e, gemm_scalars s, gemm_element in)
     val x = scaled(e, s, in.product, in.scale_a, in.scale_b, in.bias);
     if (e.c)
         x = fma(s.beta, in.c, x);
-    val d = gemm_is_backward(e.activation) ? mul(x, derivative(e.activation, in.x)) : activation_f32(e.activation, x);
+    val d =
+        gemm_is_backward(e.activation) ? mul(x, derivative(e.activation, in.x)) : activation_of(e.activation, e.d, x);
     if (e.gated)
         d = mul(d, scaled(e, s, in.up, in.scale_a, in.scale_up, in.bias_up));
     if (e.amax) {
