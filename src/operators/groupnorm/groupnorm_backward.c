@@ -127,6 +127,8 @@ static bool has_channel(const backward *k)
 
 static val rstd_of(const backward *k, val channel)
 {
+    if (!mixes(k))
+        return at(k->rRstd, 0); // of the one group
     if (has_channel(k))
         return k->rstd;
     const val group = convert(I64, div(channel, imm(k->g.s.cfg->channels)));
@@ -275,9 +277,9 @@ static void begin(void *kernel)
     const int channels = groupnorm_slice_channels(cfg);
     if (k->in_smem && mixes(k))
         k->g.w.at_once = GROUPNORM_UNROLLED / 2;
-    k->sSums = smem_tensor("sums", F32, compact(shape(channels, groupnorm_sum_rows(cfg), KINDS)), 16);
-    if (mixes(k))
-        k->g.sScales = smem_tensor("scales", F32, compact(shape(SCALES, channels)), 16);
+    const tensor sWords = smem_tensor("sums", F32, compact(shape(channels, groupnorm_sum_words(cfg))), 16);
+    k->sSums = tensor_with_layout(sWords, compact(shape(channels, groupnorm_sum_rows(cfg), KINDS)));
+    k->g.sScales = tensor_with_layout(sWords, compact(shape(SCALES, channels))); // when sums are known of groups
     if (!k->in_smem)
         return;
     const int64_t bytes = groupnorm_slice_bytes(cfg);

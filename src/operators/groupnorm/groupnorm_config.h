@@ -139,10 +139,21 @@ static inline bool groupnorm_mixes(const groupnorm_config *c)
     return c->layout == CKL_IMAGE_NHWC && c->bundle > 1 && (c->fold > 1 || c->channels % c->vec);
 }
 
-/* Places for moments, forward: of threads, or of channels; where those find scales, too. */
+/*
+ * Are scales found once for each channel of a slice, in shared memory? Where vectors have several groups; and where
+ * threads have several columns, whose weights would come from memory one column after the other.
+ */
+static inline bool groupnorm_has_scales(const groupnorm_config *c)
+{
+    enum { CHANNELS_MAX = 1024 };
+    return groupnorm_mixes(c) || (groupnorm_grid_of(c).slots > 1 && groupnorm_slice_channels(c) <= CHANNELS_MAX);
+}
+
+/* Places for moments, forward, of threads or of channels; where scales of channels are found later, too. */
 static inline int groupnorm_places(const groupnorm_config *c)
 {
-    return groupnorm_mixes(c) ? groupnorm_slice_channels(c) : c->threads;
+    const int channels = groupnorm_has_scales(c) ? groupnorm_slice_channels(c) : 0;
+    return groupnorm_mixes(c) ? channels : (int)max_i64(c->threads, channels);
 }
 
 /*
@@ -177,6 +188,13 @@ static inline int groupnorm_first_steps(const groupnorm_config *c)
 static inline int groupnorm_sum_rows(const groupnorm_config *c)
 {
     return c->layout == CKL_IMAGE_NHWC ? groupnorm_lines(c, GROUPNORM_KINDS) * c->fold : c->column_threads;
+}
+
+/* Words of shared memory of each of them: of sums, and of scales in their place. */
+static inline int groupnorm_sum_words(const groupnorm_config *c)
+{
+    const int sums = GROUPNORM_KINDS * groupnorm_sum_rows(c);
+    return groupnorm_has_scales(c) && sums < GROUPNORM_SCALES ? GROUPNORM_SCALES : sums;
 }
 
 /* Units of a slice. */

@@ -54,18 +54,19 @@ static void add_up(groupnorm_kernel *k)
 static void write_column(void *kernel, const groupnorm_column *c)
 {
     groupnorm_kernel *k = kernel;
-    if (groupnorm_mixes(k->s.cfg))
+    const val column = groupnorm_existing(&k->s, &k->w, c->number);
+    if (groupnorm_has_scales(k->s.cfg))
         for (int i = 0; i < GROUPNORM_SCALES; i++)
-            k->rScales[i] = groupnorm_of_channels(&k->s, &k->w, k->sScales, i);
+            k->rScales[i] = groupnorm_of_channels(&k->s, &k->w, k->sScales, i, column);
     else
-        k->does->begin_column(k, groupnorm_existing(&k->s, &k->w, c->number));
+        k->does->begin_column(k, column);
     groupnorm_over_vectors(&k->s, &k->w, c, k->does->load_vector, k->does->write_vector, k);
 }
 
 static void write_slice(groupnorm_kernel *k)
 {
     const groupnorm_config *cfg = k->s.cfg;
-    if (groupnorm_mixes(cfg)) {
+    if (groupnorm_has_scales(cfg)) {
         LOOP_FROM(channel, convert(I32, thread()), k->s.channels, imm(cfg->threads))
             k->does->find_scales(k, channel, div(channel, imm(cfg->channels)));
         cta_sync();

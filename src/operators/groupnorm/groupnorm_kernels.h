@@ -14,7 +14,7 @@ typedef struct groupnorm_kernel {
     groupnorm_staging slices;         // in shared memory; of none, where they are read again when outputs are written
     one_pass *meeting;                // of slices that are held until all of their bundle are known; else NULL
     tensor sGroups;                   // (WORDS,BUNDLE): what is known of a group when all is
-    tensor sScales;                   // (GROUPNORM_SCALES,CHANNELS) of the slice, where vectors have several
+    tensor sScales;                   // (GROUPNORM_SCALES,CHANNELS) of the slice, where channels have them
     tensor rScales[GROUPNORM_SCALES]; // (1) or (VEC) of the column that is written
 } groupnorm_kernel;
 
