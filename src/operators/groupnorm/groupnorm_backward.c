@@ -310,8 +310,8 @@ static void add_lines(const backward *k, val channel, val row, int rows, val *to
         val sums[AT_ONCE][KINDS];
         for (int i = 0; i < AT_ONCE; i++)
             for (int kind = 0; kind < KINDS; kind++)
-                sums[i][kind] = groupnorm_read(
-                    s->a.partial, partial_at(s, min(add(first, imm(i * rows)), last), kind, channel));
+                sums[i][kind] =
+                    groupnorm_read(s->a.partial, partial_at(s, min(add(first, imm(i * rows)), last), kind, channel));
         for (int i = 0; i < AT_ONCE; i++)
             for (int kind = 0; kind < KINDS; kind++)
                 assign(total[kind],
