@@ -70,7 +70,7 @@ static ckl_status admit_layout(const char *what, const ckl_groupnorm_desc *d, gr
     if (d->direction == CKL_DIRECTION_FORWARD && groupnorm_mixes(c) &&
         c->channels > CHANNELS_OF_LANE_MAX * groupnorm_lanes_of_group(c))
         FAIL(CKL_UNSUPPORTED, "%s: channels=%d of a group are more than its lanes merge", what, c->channels);
-    const bool keeps = slicing == GROUPNORM_HELD && g.slots == 1 && c->steps - c->kept >= GROUPNORM_STAGED_MIN &&
+    const bool keeps = slicing != GROUPNORM_SPLIT && g.slots == 1 && c->steps - c->kept >= GROUPNORM_STAGED_MIN &&
                        c->vec * dtype_bytes(c->dtype) == GROUPNORM_VECTOR_BYTES;
     if (c->kept < 0 || c->kept > GROUPNORM_KEPT_MAX || (c->kept && !keeps))
         FAIL(CKL_INVALID, "%s: kept=%d is for held slices of whole vectors of 16 bytes, all but %d of a thread", what,
@@ -89,6 +89,8 @@ ckl_status groupnorm_admit(const char *what, const ckl_groupnorm_desc *d, const 
     if (c->dtype != d->dtype || c->layout != (choice)d->layout || c->affine != d->affine ||
         c->channels != max_i64(1, d->c / d->groups))
         FAIL(CKL_INVALID, "%s: dtype, layout, affine and channels must be those of the problem", what);
+    if (c->adds && (d->direction == CKL_DIRECTION_FORWARD || !d->affine))
+        FAIL(CKL_INVALID, "%s: adds=1 is for gradients of gamma and beta", what);
     TRY(admit_threads(what, device, slicing, c));
     TRY(admit_layout(what, d, slicing, c));
     const int64_t slices = groupnorm_slices(d, c, slicing), units = groupnorm_units(d, c);

@@ -41,7 +41,8 @@
     X(owner, int, ctas_per_sm, "0", "0 1 2 3 4 6 8", "CTAs for which an SM has registers; 0: no matter")       \
     X(owner, int, loading, "0", "0 132 264", "held: CTAs that load at once; 0: all")                           \
     X(owner, bool, alone, "0", "0 1", "held: loads fill L2 with no more than they read")                       \
-    X(owner, int, early, "0", "", "slices side by side whose entries become one before all meet; 0: none")
+    X(owner, int, early, "0", "", "slices side by side whose entries become one before all meet; 0: none")     \
+    X(owner, bool, adds, "0", "0 1", "backward: the last CTA of its channels adds up dgamma and dbeta")
 
 #define GROUPNORM_PARAMS(X, owner) \
     X(owner, i64, channels)        \
@@ -66,6 +67,7 @@
     X(owner, pointer, partial)     \
     X(owner, pointer, counters)    \
     X(owner, pointer, arrived)     \
+    X(owner, pointer, stored)      \
     X(owner, u32, strips)          \
     X(owner, u32, lag)             \
     X(owner, i64, lines)           \
@@ -86,6 +88,7 @@
  *     partial                    workspace: (C,KINDS,RANGES,IMAGES)
  *     counters, strips, lag      of split slices (two_pass.h): strips are the bundles of all images, chunks are slices
  *     arrived                    slices of each early entry that have been stored
+ *     stored                     slices of the channels of each slice of an image whose sums are in partial
  *     lines                      of partial
  */
 KERNEL_PARAMS(groupnorm, GROUPNORM_PARAMS);
@@ -139,10 +142,21 @@ static inline bool groupnorm_mixes(const groupnorm_config *c)
     return c->layout == CKL_IMAGE_NHWC && c->bundle > 1 && (c->fold > 1 || c->channels % c->vec);
 }
 
-/* Places for moments, forward: of threads, or of channels; where those find scales, too. */
+/*
+ * Are scales found once for each channel of a slice, in shared memory? Where vectors have several groups; and where
+ * threads have several columns, whose weights would come from memory one column after the other.
+ */
+static inline bool groupnorm_has_scales(const groupnorm_config *c)
+{
+    enum { CHANNELS_MAX = 1024 };
+    return groupnorm_mixes(c) || (groupnorm_grid_of(c).slots > 1 && groupnorm_slice_channels(c) <= CHANNELS_MAX);
+}
+
+/* Places for moments, forward, of threads or of channels; where scales of channels are found later, too. */
 static inline int groupnorm_places(const groupnorm_config *c)
 {
-    return groupnorm_mixes(c) ? groupnorm_slice_channels(c) : c->threads;
+    const int channels = groupnorm_has_scales(c) ? groupnorm_slice_channels(c) : 0;
+    return groupnorm_mixes(c) ? channels : (int)max_i64(c->threads, channels);
 }
 
 /*
@@ -177,6 +191,13 @@ static inline int groupnorm_first_steps(const groupnorm_config *c)
 static inline int groupnorm_sum_rows(const groupnorm_config *c)
 {
     return c->layout == CKL_IMAGE_NHWC ? groupnorm_lines(c, GROUPNORM_KINDS) * c->fold : c->column_threads;
+}
+
+/* Words of shared memory of each of them: of sums, and of scales in their place. */
+static inline int groupnorm_sum_words(const groupnorm_config *c)
+{
+    const int sums = GROUPNORM_KINDS * groupnorm_sum_rows(c);
+    return groupnorm_has_scales(c) && sums < GROUPNORM_SCALES ? GROUPNORM_SCALES : sums;
 }
 
 /* Units of a slice. */
@@ -286,4 +307,5 @@ void groupnorm_forward(const groupnorm_config *cfg, groupnorm_slicing slicing, b
 void groupnorm_backward(const groupnorm_config *cfg, groupnorm_slicing slicing, bool vectors);
 void groupnorm_gradients(const groupnorm_config *cfg, bool few);
 
+enum { GROUPNORM_LINES_AT_ONCE = 8 };    // that a thread loads, where the last CTA of its channels adds them up
 enum { GROUPNORM_GRADIENT_COLUMNS = 8 }; // that a CTA of the kernel that adds up takes: a sector of each line

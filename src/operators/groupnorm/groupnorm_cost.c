@@ -42,9 +42,7 @@ int64_t groupnorm_shared_bytes(const ckl_groupnorm_desc *d, groupnorm_slicing sl
                4 * (int64_t)groupnorm_lines(c, 1) * g.columns * c->vec;
     if (forward)
         return slice + 4 * (words * (int64_t)groupnorm_places(c) + c->threads) + groups + peers + left;
-    const int64_t sums = 4 * GROUPNORM_KINDS * (int64_t)groupnorm_sum_rows(c) * channels;
-    const int64_t scales = groupnorm_mixes(c) ? 4 * GROUPNORM_SCALES * channels + 16 : 0;
-    return 2 * slice + sums + scales + groups + peers + 16 + left;
+    return 2 * slice + 4 * groupnorm_sum_words(c) * channels + groups + peers + 16 + left;
 }
 
 plan_cost groupnorm_cost(const ckl_groupnorm_desc *d, const ckl_device_info *device, groupnorm_slicing slicing,

@@ -116,7 +116,7 @@ static bool has_column_weights(const forward *k)
 static bool has_channel_weights(const forward *k)
 {
     const groupnorm_config *cfg = k->g.s.cfg;
-    return cfg->affine && groupnorm_mixes(cfg) && groupnorm_slice_channels(cfg) <= cfg->threads;
+    return cfg->affine && groupnorm_has_scales(cfg) && groupnorm_slice_channels(cfg) <= cfg->threads;
 }
 
 static void load_channel_weights(forward *k, val channel)

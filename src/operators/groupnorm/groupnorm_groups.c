@@ -64,12 +64,12 @@ val groupnorm_weight(const groupnorm_slice *s, val pointer, val channel)
     return at_f32(groupnorm_global(s, pointer, add(s->channel, convert(I64, channel)), 1), 0);
 }
 
-tensor groupnorm_of_channels(const groupnorm_slice *s, const groupnorm_view *w, tensor sWords, int word)
+tensor groupnorm_of_channels(const groupnorm_slice *s, const groupnorm_view *w, tensor sWords, int word, val column)
 {
-    tensor rWords = fragment(F32, compact(leaf(w->grid.vec))); // (VEC)
-    const val column = groupnorm_existing(s, w, w->column);
-    for (int i = 0; i < w->grid.vec; i++)
-        set(rWords, i, at(sWords, word, groupnorm_channel(s, w, column, i)));
+    const bool nchw = groupnorm_is_nchw(s);
+    tensor rWords = fragment(F32, compact(leaf(nchw ? 1 : w->grid.vec))); // (1) or (VEC)
+    for (int i = 0; i < static_size(rWords.layout); i++)
+        set(rWords, i, at(sWords, word, nchw ? column : groupnorm_channel(s, w, column, i)));
     return rWords;
 }
 

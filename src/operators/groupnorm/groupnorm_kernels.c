@@ -54,18 +54,19 @@ static void add_up(groupnorm_kernel *k)
 static void write_column(void *kernel, const groupnorm_column *c)
 {
     groupnorm_kernel *k = kernel;
-    if (groupnorm_mixes(k->s.cfg))
+    const val column = groupnorm_existing(&k->s, &k->w, c->number);
+    if (groupnorm_has_scales(k->s.cfg))
         for (int i = 0; i < GROUPNORM_SCALES; i++)
-            k->rScales[i] = groupnorm_of_channels(&k->s, &k->w, k->sScales, i);
+            k->rScales[i] = groupnorm_of_channels(&k->s, &k->w, k->sScales, i, column);
     else
-        k->does->begin_column(k, groupnorm_existing(&k->s, &k->w, c->number));
+        k->does->begin_column(k, column);
     groupnorm_over_vectors(&k->s, &k->w, c, k->does->load_vector, k->does->write_vector, k);
 }
 
 static void write_slice(groupnorm_kernel *k)
 {
     const groupnorm_config *cfg = k->s.cfg;
-    if (groupnorm_mixes(cfg)) {
+    if (groupnorm_has_scales(cfg)) {
         LOOP_FROM(channel, convert(I32, thread()), k->s.channels, imm(cfg->threads))
             k->does->find_scales(k, channel, div(channel, imm(cfg->channels)));
         cta_sync();
@@ -78,6 +79,12 @@ static void publish(const groupnorm_kernel *k, groupnorm_state all, val saves)
     k->does->publish(k, all);
     if (k->does->save)
         k->does->save(k, saves);
+}
+
+static void finish(groupnorm_kernel *k)
+{
+    if (k->does->finish)
+        k->does->finish(k);
 }
 
 /* How many elements of a group are in `slices` slices that follow each other, entry `number` of such: f32. */
@@ -163,6 +170,7 @@ static void describe_cluster(groupnorm_kernel *k, const groupnorm_config *cfg, b
     }
     cta_sync();
     write_slice(k);
+    finish(k);
 }
 
 /* Entries */
@@ -352,6 +360,7 @@ static void describe_split(groupnorm_kernel *k, const groupnorm_config *cfg, boo
             store_merged(k);
             two_pass_merged(&order, &item);
         }
+        finish(k);
     }
 }
 
@@ -405,7 +414,10 @@ static void describe_held(groupnorm_kernel *k, const groupnorm_config *cfg, bool
         one_pass_load_in_turn(&meeting, imm_as(U32, cfg->loading));
     stage(k);
     store_entry(k);
+    const groupnorm_slice own = k->s;
     one_pass_meet(&meeting, write_held, write_other, k);
+    k->s = own;
+    finish(k);
 }
 
 void groupnorm_describe(groupnorm_kernel *k, const groupnorm_config *cfg, groupnorm_slicing slicing, bool vectors)

@@ -14,7 +14,7 @@ typedef struct groupnorm_kernel {
     groupnorm_staging slices;         // in shared memory; of none, where they are read again when outputs are written
     one_pass *meeting;                // of slices that are held until all of their bundle are known; else NULL
     tensor sGroups;                   // (WORDS,BUNDLE): what is known of a group when all is
-    tensor sScales;                   // (GROUPNORM_SCALES,CHANNELS) of the slice, where vectors have several
+    tensor sScales;                   // (GROUPNORM_SCALES,CHANNELS) of the slice, where channels have them
     tensor rScales[GROUPNORM_SCALES]; // (1) or (VEC) of the column that is written
 } groupnorm_kernel;
 
@@ -32,6 +32,7 @@ typedef struct groupnorm_direction {
     void (*find_scales)(void *kernel, val channel, val group); // of a channel, when all is known of its group
     void (*begin_column)(void *kernel, val column);            // finds scales where there are none of channels
     groupnorm_vector_pass *load_vector, *write_vector;
+    void (*finish)(void *kernel); // if not NULL: of CTAs that have added up a slice, when outputs are written
 } groupnorm_direction;
 
 /*

@@ -154,8 +154,8 @@ tensor groupnorm_weights(const groupnorm_slice *s, const groupnorm_view *w, val 
 /* The channel in the bundle of element e of a column's vectors (nhwc); its group. */
 val groupnorm_channel(const groupnorm_slice *s, const groupnorm_view *w, val column, int e);
 
-/* One of the words that are known of each channel, sWords (WORDS,CHANNELS): of a thread's vectors' elements (VEC). */
-tensor groupnorm_of_channels(const groupnorm_slice *s, const groupnorm_view *w, tensor sWords, int word);
+/* One of the words that are known of each channel, sWords (WORDS,CHANNELS): of a column's, (1) or (VEC). */
+tensor groupnorm_of_channels(const groupnorm_slice *s, const groupnorm_view *w, tensor sWords, int word, val column);
 val groupnorm_group(const groupnorm_slice *s, const groupnorm_view *w, val column, int e);
 
 /*
