@@ -6,6 +6,7 @@
 
 enum { LINE_BYTES = 128, THREADS_WANTED = 512, ACCESS_BYTES = 16, WORD = 4, ACCESS_WORDS = 4, REGISTERS_MAX = 128 };
 enum { PARTIALS_MAX = 32 }; // of a column in a CTA
+enum { RAGGED_LANES = 2 };  // of a line that load what neighbouring strips store
 
 /* On the host */
 
@@ -16,7 +17,7 @@ int64_t column_split_room(const column_split *s)
 
 int64_t column_split_columns(const column_split *s)
 {
-    return (int64_t)(s->lanes - s->ragged) * s->vec;
+    return (int64_t)(s->lanes - (s->ragged ? RAGGED_LANES : 0)) * s->vec;
 }
 
 static int groups_of(const column_split *s)
@@ -31,7 +32,7 @@ int64_t column_split_lines(const column_split *s)
 
 int64_t column_split_strips(const column_split *s, int64_t inner)
 {
-    return ceil_div(inner, column_split_columns(s));
+    return ceil_div(inner + (s->ragged ? s->vec - 1 : 0), column_split_columns(s));
 }
 
 int64_t column_split_ctas(const column_split *s, int64_t outer, int64_t inner)
@@ -84,9 +85,9 @@ ckl_status column_split_admit(const char *what, const column_split *s, ckl_dtype
         FAIL(CKL_UNSUPPORTED, "%s: cluster=%d on a device without clusters", what, s->cluster);
     if (!is_power_of_two(s->vec) || bytes > ACCESS_BYTES)
         FAIL(CKL_INVALID, "%s: vec=%d is no power of two of at most %d bytes", what, s->vec, ACCESS_BYTES);
-    if (s->ragged && (s->vec < 2 || s->exact || s->lanes < 2 || groups_of(s) % s->vec || groups_of(s) > 32))
+    if (s->ragged && (s->vec < 2 || s->exact || s->lanes <= RAGGED_LANES || groups_of(s) % s->vec || groups_of(s) > 32))
         FAIL(CKL_INVALID,
-             "%s: ragged=1 wants vectors, 2 lanes, a multiple of vec=%d groups of them up to 32, and no exact", what,
+             "%s: ragged=1 wants vectors, 4 lanes, a multiple of vec=%d groups of them up to 32, and no exact", what,
              s->vec);
     if (s->steps < 1 || ceil_div(s->steps * bytes, WORD) > REGISTERS_MAX)
         FAIL(CKL_INVALID, "%s: steps=%d is less than 1 or takes more than %d registers", what, s->steps, REGISTERS_MAX);
@@ -148,19 +149,23 @@ static val lane_of(const column_split *s)
     return thread_at(member(s), 0, s->lanes, groups_of(s));
 }
 
+/*
+ * Lane 0 has the vector before the strip's first, the last lane one behind its last, so that the sums of all columns
+ * are whole of which a vector of the strip has one.
+ */
 column_place column_shifted(const column_split *s, const column_place *p, val n, val inner, val ld)
 {
     column_place shifted = *p;
     if (!s->ragged)
         return shifted;
     const val line = add(mul(convert(U32, p->outer), convert(U32, n)), p->line); // modulo 2^32, a multiple of vec
-    const val own = convert(I32, mul(lane_of(s), imm(s->vec)));
-    shifted.shift = bit_and(mul(line, convert(U32, ld)), imm(s->vec - 1));
-    shifted.offset = sub(own, convert(I32, shifted.shift));
-    shifted.width = convert(I32, min(sub(inner, sub(p->column, convert(I64, own))), imm64(column_split_columns(s))));
-    shifted.column = sub(p->column, convert(I64, shifted.shift));
-    shifted.cX = coordinates_from(p->cX, 0, sub(imm64(0), convert(I64, shifted.shift)));
-    shifted.lines = select(lt(shifted.offset, shifted.width), convert(U32, n), imm(0));
+    shifted.shift = add(bit_and(mul(line, convert(U32, ld)), imm(s->vec - 1)), imm(s->vec));
+    const val back = convert(I64, shifted.shift);
+    shifted.column = sub(p->column, back);
+    shifted.inner = inner;
+    shifted.cX = coordinates_from(p->cX, 0, sub(imm64(0), back));
+    const val exists = logical_and(gt(shifted.column, imm64(-s->vec)), lt(shifted.column, inner));
+    shifted.lines = select(exists, convert(U32, n), imm(0));
     return shifted;
 }
 
@@ -203,12 +208,13 @@ static int_tuple limits_of(const column_split *s, const column_place *p)
     return s->exact ? NULL : shape(_, p->lines);
 }
 
-/* Lines that begin anywhere: of what reaches past a strip elements are stored */
+/* Lines that begin anywhere: of a vector at their ends elements are stored */
 
-/* Is element e of the thread's vectors in the strip? */
+/* Is element e of the thread's vectors in the line? */
 static val element_inside(const column_place *p, int e)
 {
-    return lt(convert(U32, add(p->offset, imm(e))), convert(U32, p->width));
+    const val column = add(p->column, imm64(e));
+    return logical_and(ge(column, imm64(0)), lt(column, p->inner));
 }
 
 /* The elements of a thread in a line, in the type of `to`. Pairs are rounded at four times the speed of one alone. */
@@ -254,9 +260,11 @@ void column_store(const column_split *s, const column_place *p, tensor from, val
         copy_tiled_if(&each, p->cX, limits_of(s, p), from, to, 0);
         return;
     }
-    IF(logical_or(lt(p->offset, imm(0)), gt(add(p->offset, imm(s->vec)), p->width)))
-        store_elements(s, p, from, to);
-    ELSE copy_tiled_if(&each, p->cX, limits_of(s, p), from, to, 0);
+    IF(lt(sub(lane_of(s), imm(1)), imm(s->lanes - RAGGED_LANES))) { // unsigned: neither the first nor the last
+        IF(logical_or(lt(p->column, imm64(0)), gt(add(p->column, imm64(s->vec)), p->inner)))
+            store_elements(s, p, from, to);
+        ELSE copy_tiled_if(&each, p->cX, limits_of(s, p), from, to, 0);
+    }
 }
 
 static int access_bytes(const column_split *s, ckl_dtype dtype)
@@ -286,9 +294,7 @@ void column_stage(const column_split *s, const column_place *p, val pointer, ckl
                                          [16] = "SM80_CP_ASYNC_CACHEGLOBAL<128>" };
     tiled_copy each = make_tiled_copy(atoms[access_bytes(s, dtype)], dtype, compact(shape(s->lanes, groups_of(s))),
                                       compact(shape(s->vec, 1)));
-    const int_tuple limits = // copies end where strips do
-        s->ragged ? shape(sub(add(p->column, convert(I64, p->width)), convert(I64, p->offset)), p->lines)
-                  : limits_of(s, p);
+    const int_tuple limits = s->ragged ? shape(p->inner, p->lines) : limits_of(s, p); // copies end where lines do
     copy_tiled_if(&each, p->cX, limits, partition_of(s, p, pointer, dtype, ld, n), slots_of(s, dtype, address), 0);
 }
 

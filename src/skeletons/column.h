@@ -19,8 +19,8 @@
  * How columns are split over threads. A kernel's config has column_split split, and COLUMN_SPLIT(FIELD_NESTED, (config,
  * split)) among its fields. threads: a power of two, 32 or more, with as many warps as the cluster has CTAs. lanes: a
  * power of two up to 32. exact: no access needs a predicate. ragged: lines of a thread are a multiple of `vec` apart,
- * so they begin alike; its vectors are those between boundaries of memory, and the last vector of a strip is the first
- * of the next one, too.
+ * so they begin alike; its vectors are those between boundaries of memory, and those at both ends of a strip are loaded
+ * for their sums alone: neighbouring strips store them.
  */
 #define COLUMN_SPLIT(X, owner)                                                     \
     X(owner, int, threads, "256", "128 256 512 1024", "threads of a CTA")          \
@@ -67,9 +67,8 @@ typedef struct column_place {
     val column; // i64, of the thread's first
     val line;   // u32, the first of the thread
     val lines;  // u32: n, or 0 if the column does not exist
-    val shift;  // u32, ragged: columns from the thread's vector to where it would be if lines began at boundaries
-    val offset; // i32, ragged: columns from the strip's first one to the thread's; negative where they begin before it
-    val width;  // i32, ragged: columns of the strip
+    val shift;  // u32, ragged: columns from the thread's vector to where it would be without ragged lines
+    val inner;  // i64, ragged: columns of the tensor
     tensor cX;  // coordinates in (COLUMNS,LINES) of this thread's elements: (VEC,1,STEPS)
 } column_place;
 

@@ -220,7 +220,7 @@ static ckl_status launch_chunks(const ckl_plan *plan, const void *args, ckl_stre
     softmax_params params = params_for(d, a);
     params.strips = (uint32_t)column_split_strips(&split, d->inner);
     params.chunks = (uint32_t)v.chunks;
-    params.tiles = (uint32_t)(c->tiles + c->kept);
+    params.tiles = (uint32_t)((c->tiles + c->kept) * c->split.cluster);
     params.counter = plan_workspace(plan, a->workspace);
     params.states = (const char *)params.counter + v.counters_bytes;
     for (int kernel = scalar ? vectors : 0; kernel < (scalar ? all : vectors); kernel++)

@@ -184,11 +184,14 @@ static bool is_ragged(const ckl_softmax_desc *d)
 static int ragged_lanes(const ckl_softmax_desc *d)
 {
     enum { LANES_MAX = 32, LANES_MIN = 8 };
-    const int64_t vec = ragged_vec(d);
     int best = LANES_MAX;
+    int64_t fewest = INT64_MAX;
     for (int lanes = LANES_MAX; lanes >= LANES_MIN; lanes /= 2) {
-        if (ceil_div(d->inner, (lanes - 1) * vec) * lanes < ceil_div(d->inner, (best - 1) * vec) * best)
+        const column_split s = { .lanes = lanes, .vec = ragged_vec(d), .ragged = true };
+        const int64_t all = column_split_strips(&s, d->inner) * lanes;
+        if (all < fewest)
             best = lanes;
+        fewest = min_i64(fewest, all);
     }
     return best;
 }

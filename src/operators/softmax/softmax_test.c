@@ -301,7 +301,7 @@ static const test_reject rejects[] = {
     { "shape=4x8 impl=row config='vec=8'", CKL_INVALID, "softmax row: vec=8 is no power of two of at most 16 bytes" },
     { "shape=8x8 axis=0 mask=bool", CKL_UNSUPPORTED, "softmax column: masks are for the last axis" },
     { "shape=300x7 axis=0 impl=column config='threads=32 lanes=16 vec=4 ragged=1'", CKL_INVALID,
-      "softmax column: ragged=1 wants vectors, 2 lanes" },
+      "softmax column: ragged=1 wants vectors, 4 lanes" },
     { "shape=300x77 axis=0 ldx=79 impl=column_held config='threads=256 lanes=16 vec=4 steps=4 tiles=2 ragged=1'",
       CKL_UNSUPPORTED, "ragged=1, but lines of ldx=79 and ldy=77 begin differently" },
     { "shape=300x77 axis=0 impl=column config='threads=256 lanes=16 vec=4 steps=19 ragged=1'", CKL_INVALID,
