@@ -226,6 +226,14 @@ static const char *const cases[] = {
     "tiles=3'                                      # too small for cp.async",
     "shape=300x40 axis=0 misalign=1 scale=0.5 impl=column_long config='scaled=1 threads=64 lanes=8 vec=4 steps=2 "
     "tiles=2'",
+    "shape=7x1000x136 axis=1 dtype=bf16 fill=hard impl=column_flow config='stages=4' # strips follow each other in few "
+    "tiles, the last of which is half empty",
+    "shape=5x513x264 axis=1 direction=backward impl=column_flow config='cluster=2 threads=64 steps=4 tiles=9 "
+    "stages=10'                                     # one round of tiles and a part",
+    "shape=2000x200 axis=0 log=1 ldx=208 ldy=204 impl=column_flow config='cluster=4 threads=128 tiles=8 stages=9'",
+    "shape=31x130x96 axis=1 dtype=f16 direction=backward log=1 scale=0.5 impl=column_flow config='lanes=4 tiles=1 "
+    "stages=3'                                      # sums go round their two turns many times",
+    "shape=3x300x136 axis=1 dtype=f16 misalign=1 impl=column_flow # not for boxes",
     "shape=3x48x1200 axis=1 dtype=f16 log=1 impl=column config='dtype=f16 log=1 threads=256 lanes=64 vec=2 steps=12'",
     "shape=7x24x132 axis=1 dtype=f16 fill=hard      # short columns, each in a thread",
     "shape=7x5x300 axis=1 direction=backward misalign=1",
@@ -322,6 +330,15 @@ static const test_reject rejects[] = {
     { "shape=64x8 axis=0 impl=column_long config='tiles=0'", CKL_INVALID,
       "softmax column_long: tiles=0 is not in 1.." },
     { "shape=64x8 axis=0 impl=column_held config='kept=9'", CKL_INVALID, "softmax column_held: kept=9 is not in 0..8" },
+    { "shape=640x8 axis=0 impl=column_flow config='cluster=1 tiles=9'", CKL_INVALID,
+      "softmax column_flow: cluster=1 exact=0 ragged=0 vec=4, boxes come to clusters" },
+    { "shape=640x8 axis=0 impl=column_flow config='threads=512 lanes=4'", CKL_INVALID,
+      "softmax column_flow: a tile of more than 256 lines" },
+    { "shape=6400x64 axis=0 impl=column_flow config='tiles=3'", CKL_UNSUPPORTED,
+      "softmax column_flow: tiles=3 stages=12 do not hold n=6400 lines" },
+    { "shape=640x64 axis=0 impl=column_flow config='stages=16'", CKL_UNSUPPORTED,
+      "softmax column_flow: stages=16 take" },
+    { "shape=640x63 axis=0 impl=column_flow", CKL_UNSUPPORTED, "softmax column_flow: lines of whole 16 bytes" },
     { "shape=4x4096 impl=pipeline config='cluster=8'", CKL_INVALID, "cluster=8, but rows have only 1 chunks" },
     { "shape=4x64 impl=row config='row_threads=4 vec=4 steps=8 ragged=1'", CKL_INVALID, "softmax row: ragged=1 wants" },
     { "shape=4x20001 ldy=20002 impl=pipeline", CKL_UNSUPPORTED,
