@@ -50,11 +50,20 @@ static void load_strips(const column_flow *k)
             load_tile(k, strip, tile, &at);
 }
 
-static void visit_tile(const column_flow *k, val tile, pipeline_state *at, tile_visit *visit, column_states *found)
+/* Loads a tile into registers when it has come. */
+static void take_tile(const column_flow *k, const column_place *tile, const pipeline_state *at, tensor *rX)
 {
-    const column_place place = place_of_tile(&k->c, tile);
     pipeline_wait_full(&k->ring, at);
-    visit_staged(&k->c, &place, slots_of_stage(k, at), visit, found);
+    load_staged(&k->c, tile, slots_of_stage(k, at), rX);
+}
+
+/* A box may not overwrite what is still to be read. */
+static void free_stage(const column_flow *k, const pipeline_state *at)
+{
+    fence_proxy_async();
+    warp_sync();
+    IF(eq(lane(), imm(0)))
+        pipeline_release(&k->ring, at->stage);
 }
 
 static void sum_strips(column_flow *k)
@@ -66,7 +75,10 @@ static void sum_strips(column_flow *k)
         c->place = place_in(c, strip);
         begin_states(c, c->split.vec, found.of);
         LOOP(tile, imm(k->tiles)) {
-            visit_tile(k, tile, &at, sum_visit(c), &found);
+            const column_place place = place_of_tile(c, tile);
+            tensor rX[SOFTMAX_INPUTS_MAX]; // (VEC,STEPS)
+            take_tile(k, &place, &at, rX);
+            sum_visit(c)(c, &place, rX, &found);
             pipeline_advance(&at);
         }
         column_allreduce_send(&k->sums, &turn, &c->place, found.of);
@@ -84,12 +96,12 @@ static void write_strips(column_flow *k)
         column_allreduce_receive(&k->sums, &turn, &c->place, found.of);
         find_factors(c, &found);
         LOOP(tile, imm(k->tiles)) {
-            visit_tile(k, tile, &at, write_visit(c), &found);
-            fence_proxy_async(); // a box may not overwrite what is still to be read
-            warp_sync();
-            IF(eq(lane(), imm(0)))
-                pipeline_release(&k->ring, at.stage);
+            const column_place place = place_of_tile(c, tile);
+            tensor rX[SOFTMAX_INPUTS_MAX]; // (VEC,STEPS)
+            take_tile(k, &place, &at, rX);
+            free_stage(k, &at);
             pipeline_advance(&at);
+            write_visit(c)(c, &place, rX, &found);
         }
     }
 }
