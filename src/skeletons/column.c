@@ -6,6 +6,7 @@
 
 enum { LINE_BYTES = 128, THREADS_WANTED = 512, ACCESS_BYTES = 16, WORD = 4, ACCESS_WORDS = 4, REGISTERS_MAX = 128 };
 enum { PARTIALS_MAX = 32 }; // of a column in a CTA
+enum { RAGGED_LANES = 2 };  // of a line that load what neighbouring strips store
 
 /* On the host */
 
@@ -16,7 +17,7 @@ int64_t column_split_room(const column_split *s)
 
 int64_t column_split_columns(const column_split *s)
 {
-    return (int64_t)(s->lanes - s->ragged) * s->vec;
+    return (int64_t)(s->lanes - (s->ragged ? RAGGED_LANES : 0)) * s->vec;
 }
 
 static int groups_of(const column_split *s)
@@ -31,7 +32,7 @@ int64_t column_split_lines(const column_split *s)
 
 int64_t column_split_strips(const column_split *s, int64_t inner)
 {
-    return ceil_div(inner, column_split_columns(s));
+    return ceil_div(inner + (s->ragged ? s->vec - 1 : 0), column_split_columns(s));
 }
 
 int64_t column_split_ctas(const column_split *s, int64_t outer, int64_t inner)
@@ -84,9 +85,9 @@ ckl_status column_split_admit(const char *what, const column_split *s, ckl_dtype
         FAIL(CKL_UNSUPPORTED, "%s: cluster=%d on a device without clusters", what, s->cluster);
     if (!is_power_of_two(s->vec) || bytes > ACCESS_BYTES)
         FAIL(CKL_INVALID, "%s: vec=%d is no power of two of at most %d bytes", what, s->vec, ACCESS_BYTES);
-    if (s->ragged && (s->vec < 2 || s->exact || s->lanes < 2 || groups_of(s) % s->vec || groups_of(s) > 32))
+    if (s->ragged && (s->vec < 2 || s->exact || s->lanes <= RAGGED_LANES || groups_of(s) % s->vec || groups_of(s) > 32))
         FAIL(CKL_INVALID,
-             "%s: ragged=1 wants vectors, 2 lanes, a multiple of vec=%d groups of them up to 32, and no exact", what,
+             "%s: ragged=1 wants vectors, 4 lanes, a multiple of vec=%d groups of them up to 32, and no exact", what,
              s->vec);
     if (s->steps < 1 || ceil_div(s->steps * bytes, WORD) > REGISTERS_MAX)
         FAIL(CKL_INVALID, "%s: steps=%d is less than 1 or takes more than %d registers", what, s->steps, REGISTERS_MAX);
@@ -107,6 +108,17 @@ column_split column_split_scalar(const column_split *s)
 
 /* In the kernel */
 
+/* Where a CTA has more threads than the split, all groups of as many take the same columns. */
+static val member(const column_split *s)
+{
+    return ir_current()->threads > s->threads ? bit_and(thread(), imm(s->threads - 1)) : thread();
+}
+
+static val member_warp(const column_split *s)
+{
+    return ir_current()->threads > s->threads ? bit_and(warp(), imm(s->threads / 32 - 1)) : warp();
+}
+
 /* Neighbouring lanes take neighbouring vectors of a line; each group of lanes takes lines of its own. */
 static tiled_copy vectors_of(const column_split *s, ckl_dtype dtype)
 {
@@ -120,7 +132,7 @@ column_place column_in_strip(const column_split *s, val n, val inner, val strips
     val strip = convert(I64, rem(strip_of_all, strips));
     tiled_copy each = vectors_of(s, CKL_U8); // coordinates have no type
     tensor cX = identity_tensor(shape(column_split_room(s), lines));
-    cX = coordinates_from(partition_S(&each, cX, thread()), 0, mul(strip, imm(columns))); // ((VEC,1),1,STEPS)
+    cX = coordinates_from(partition_S(&each, cX, member(s)), 0, mul(strip, imm(columns))); // ((VEC,1),1,STEPS)
     if (s->cluster > 1)
         cX = coordinates_from(cX, 1, mul(cluster_rank(), imm(lines)));
     column_place p = { .outer = convert(I64, div(strip_of_all, strips)), .cX = cX };
@@ -134,22 +146,26 @@ column_place column_in_strip(const column_split *s, val n, val inner, val strips
 /* The number of this thread among those along a line. */
 static val lane_of(const column_split *s)
 {
-    return thread_at(thread(), 0, s->lanes, groups_of(s));
+    return thread_at(member(s), 0, s->lanes, groups_of(s));
 }
 
+/*
+ * Lane 0 has the vector before the strip's first, the last lane one behind its last, so that the sums of all columns
+ * are whole of which a vector of the strip has one.
+ */
 column_place column_shifted(const column_split *s, const column_place *p, val n, val inner, val ld)
 {
     column_place shifted = *p;
     if (!s->ragged)
         return shifted;
     const val line = add(mul(convert(U32, p->outer), convert(U32, n)), p->line); // modulo 2^32, a multiple of vec
-    const val own = convert(I32, mul(lane_of(s), imm(s->vec)));
-    shifted.shift = bit_and(mul(line, convert(U32, ld)), imm(s->vec - 1));
-    shifted.offset = sub(own, convert(I32, shifted.shift));
-    shifted.width = convert(I32, min(sub(inner, sub(p->column, convert(I64, own))), imm64(column_split_columns(s))));
-    shifted.column = sub(p->column, convert(I64, shifted.shift));
-    shifted.cX = coordinates_from(p->cX, 0, sub(imm64(0), convert(I64, shifted.shift)));
-    shifted.lines = select(lt(shifted.offset, shifted.width), convert(U32, n), imm(0));
+    shifted.shift = add(bit_and(mul(line, convert(U32, ld)), imm(s->vec - 1)), imm(s->vec));
+    const val back = convert(I64, shifted.shift);
+    shifted.column = sub(p->column, back);
+    shifted.inner = inner;
+    shifted.cX = coordinates_from(p->cX, 0, sub(imm64(0), back));
+    const val exists = logical_and(gt(shifted.column, imm64(-s->vec)), lt(shifted.column, inner));
+    shifted.lines = select(exists, convert(U32, n), imm(0));
     return shifted;
 }
 
@@ -192,12 +208,13 @@ static int_tuple limits_of(const column_split *s, const column_place *p)
     return s->exact ? NULL : shape(_, p->lines);
 }
 
-/* Lines that begin anywhere: of what reaches past a strip elements are stored */
+/* Lines that begin anywhere: of a vector at their ends elements are stored */
 
-/* Is element e of the thread's vectors in the strip? */
+/* Is element e of the thread's vectors in the line? */
 static val element_inside(const column_place *p, int e)
 {
-    return lt(convert(U32, add(p->offset, imm(e))), convert(U32, p->width));
+    const val column = add(p->column, imm64(e));
+    return logical_and(ge(column, imm64(0)), lt(column, p->inner));
 }
 
 /* The elements of a thread in a line, in the type of `to`. Pairs are rounded at four times the speed of one alone. */
@@ -243,9 +260,11 @@ void column_store(const column_split *s, const column_place *p, tensor from, val
         copy_tiled_if(&each, p->cX, limits_of(s, p), from, to, 0);
         return;
     }
-    IF(logical_or(lt(p->offset, imm(0)), gt(add(p->offset, imm(s->vec)), p->width)))
-        store_elements(s, p, from, to);
-    ELSE copy_tiled_if(&each, p->cX, limits_of(s, p), from, to, 0);
+    IF(lt(sub(lane_of(s), imm(1)), imm(s->lanes - RAGGED_LANES))) { // unsigned: neither the first nor the last
+        IF(logical_or(lt(p->column, imm64(0)), gt(add(p->column, imm64(s->vec)), p->inner)))
+            store_elements(s, p, from, to);
+        ELSE copy_tiled_if(&each, p->cX, limits_of(s, p), from, to, 0);
+    }
 }
 
 static int access_bytes(const column_split *s, ckl_dtype dtype)
@@ -262,7 +281,7 @@ int64_t column_slots_bytes(const column_split *s, ckl_dtype dtype)
 static tensor slots_of(const column_split *s, ckl_dtype dtype, val address)
 {
     layout lines = make_layout(leaf(s->steps), leaf((int64_t)s->threads * s->vec));
-    val first = mul(thread(), imm(access_bytes(s, dtype)));
+    val first = mul(member(s), imm(access_bytes(s, dtype)));
     return smem_view(add(address, first), dtype,
                      layouts_of(2, (layout[]){ compact(leaf(s->vec)), lines })); // (VEC,STEPS)
 }
@@ -275,9 +294,7 @@ void column_stage(const column_split *s, const column_place *p, val pointer, ckl
                                          [16] = "SM80_CP_ASYNC_CACHEGLOBAL<128>" };
     tiled_copy each = make_tiled_copy(atoms[access_bytes(s, dtype)], dtype, compact(shape(s->lanes, groups_of(s))),
                                       compact(shape(s->vec, 1)));
-    const int_tuple limits = // copies end where strips do
-        s->ragged ? shape(sub(add(p->column, convert(I64, p->width)), convert(I64, p->offset)), p->lines)
-                  : limits_of(s, p);
+    const int_tuple limits = s->ragged ? shape(p->inner, p->lines) : limits_of(s, p); // copies end where lines do
     copy_tiled_if(&each, p->cX, limits, partition_of(s, p, pointer, dtype, ld, n), slots_of(s, dtype, address), 0);
 }
 
@@ -297,22 +314,17 @@ static int64_t slot_words(const column_split *s, int count)
     return column_split_room(s) * count + ACCESS_WORDS;
 }
 
-/* The shared memory of a reduction: a slot of `count` words for each partial result of each column. */
-typedef struct slots {
-    int64_t offset, words; // from a partial result to the next one
-    int count;
-} slots;
 
-static slots make_slots(const column_split *s, const reduction *r, const char *name, int partials)
+static column_slots make_slots(const column_split *s, const reduction *r, const char *name, int partials)
 {
     const int64_t size = slot_words(s, r->count);
-    return (slots){ smem_alloc(name, partials * size * WORD, ACCESS_BYTES), size, r->count };
+    return (column_slots){ smem_address(smem_alloc(name, partials * size * WORD, ACCESS_BYTES)), size, r->count };
 }
 
-static val slot_at(const slots *m, val partial, val column)
+static val slot_at(const column_slots *m, val partial, val column)
 {
     val index = add(mul(partial, imm(m->words)), mul(column, imm(m->count)));
-    return add(smem_address(m->offset), mul(index, imm(WORD)));
+    return add(m->address, mul(index, imm(WORD)));
 }
 
 /* Of so many words side by side, which begin where as many of them might. */
@@ -336,7 +348,7 @@ static void read_words(ir_space space, val address, val *values, int count)
         load_at(space, IR_CACHE_DEFAULT, F32, width, address, (int64_t)i * WORD, &values[i]);
 }
 
-static void read_slot(const slots *m, val partial, val column, val *values)
+static void read_slot(const column_slots *m, val partial, val column, val *values)
 {
     for (int i = 0; i < m->count; i++)
         values[i] = unwritten(F32);
@@ -344,7 +356,7 @@ static void read_slot(const slots *m, val partial, val column, val *values)
 }
 
 /* The values of this thread's columns: side by side unless lines begin anywhere. */
-static void move_values(const column_split *s, const column_place *p, const slots *m, val partial, val *values,
+static void move_values(const column_split *s, const column_place *p, const column_slots *m, val partial, val *values,
                         void (*move)(ir_space space, val address, val *values, int count))
 {
     const int all = s->vec * m->count, width = s->ragged ? m->count : all;
@@ -352,26 +364,36 @@ static void move_values(const column_split *s, const column_place *p, const slot
         move(IR_SHARED, slot_at(m, partial, column_number(s, p, i / m->count)), values + i, width);
 }
 
+/* To the slots of this CTA, or of one of the cluster; barrier: NULL, or the address of an mbarrier there that counts. */
+static void send_words(int ctas, val address, val cta, const val *barrier, val *values, int count)
+{
+    const val place = ctas > 1 ? mapa(address, cta) : address;
+    if (!barrier) {
+        write_words(ctas > 1 ? IR_SHARED_CLUSTER : IR_SHARED, place, values, count);
+        return;
+    }
+    const val counting = mapa(*barrier, cta);
+    for (int i = 0; i < count; i++)
+        store_async(place, (int64_t)i * WORD, counting, values[i]);
+}
+
 /*
  * Combines the partial results of every column: `partials` neighbouring lanes read a slot each and reduce. Slot
  * `to_partial` of `to` gets the result, in every CTA of the cluster if `ctas` is more than 1.
  */
-static void combine_partials(const column_split *s, const reduction *r, const slots *from, int partials,
-                             const slots *to, val to_partial, int ctas)
+static void combine_partials(const column_split *s, const reduction *r, const column_slots *from, int partials,
+                             const column_slots *to, val to_partial, int ctas, const val *barrier)
 {
     const int64_t columns = column_split_room(s);
     const int at_once = s->threads / partials;
-    val tid = thread(), partial = thread_at(tid, 0, partials, at_once);
+    val tid = member(s), partial = thread_at(tid, 0, partials, at_once);
     for (int64_t first = 0; first < columns; first += at_once) {
         val column = add(thread_at(tid, 1, partials, at_once), imm(first));
         val inside = lt(column, imm(columns)), values[REDUCE_VALUES_MAX];
         read_slot(from, partial, select(inside, column, imm(0)), values);
         warp_reduce(r, partials, values);
-        IF(logical_and(inside, lt(partial, imm(ctas)))) {
-            val address = slot_at(to, to_partial, column);
-            write_words(ctas > 1 ? IR_SHARED_CLUSTER : IR_SHARED, ctas > 1 ? mapa(address, partial) : address, values,
-                        r->count);
-        }
+        IF(logical_and(inside, lt(partial, imm(ctas))))
+            send_words(ctas, slot_at(to, to_partial, column), partial, barrier, values, r->count);
     }
 }
 
@@ -389,17 +411,17 @@ static int partials_of(const column_split *s)
     return has_partials_of_groups(s) ? groups_of(s) : s->threads / 32;
 }
 
-static void write_partials(const column_split *s, const column_place *p, const reduction *r, const slots *m,
+static void write_partials(const column_split *s, const column_place *p, const reduction *r, const column_slots *m,
                            val *values)
 {
     if (has_partials_of_groups(s)) {
-        move_values(s, p, m, thread_at(thread(), 1, s->lanes, groups_of(s)), values, write_words);
+        move_values(s, p, m, thread_at(member(s), 1, s->lanes, groups_of(s)), values, write_words);
         return;
     }
     for (int e = 0; e < s->vec; e++) // the lanes of a warp that share columns agree; one of them stores the result
         warp_reduce_across(r, s->lanes, values + e * r->count);
     IF(lt(lane(), imm(s->lanes)))
-        move_values(s, p, m, warp(), values, write_words);
+        move_values(s, p, m, member_warp(s), values, write_words);
 }
 
 int64_t column_reduce_bytes(const column_split *s, int count)
@@ -418,17 +440,79 @@ void column_reduce(const column_split *s, const column_place *p, const reduction
             warp_reduce_across(r, s->lanes, values + e * r->count);
         return;
     }
-    const slots own = make_slots(s, r, "column_warps", partials), result = make_slots(s, r, "column_result", 1);
-    const slots by_cta = s->cluster > 1 ? make_slots(s, r, "column_ctas", s->cluster) : result;
+    const column_slots own = make_slots(s, r, "column_warps", partials), result = make_slots(s, r, "column_result", 1);
+    const column_slots by_cta = s->cluster > 1 ? make_slots(s, r, "column_ctas", s->cluster) : result;
     write_partials(s, p, r, &own, values);
     cta_sync();
-    combine_partials(s, r, &own, partials, &by_cta, s->cluster > 1 ? cluster_rank() : imm(0), s->cluster);
+    combine_partials(s, r, &own, partials, &by_cta, s->cluster > 1 ? cluster_rank() : imm(0), s->cluster,
+                     NULL);
     if (s->cluster > 1) {
         cluster_sync();
-        combine_partials(s, r, &by_cta, s->cluster, &result, imm(0), 1);
+        combine_partials(s, r, &by_cta, s->cluster, &result, imm(0), 1, NULL);
     }
     cta_sync();
     move_values(s, p, &result, imm(0), values, read_words);
+}
+
+/* All-reductions in two halves, by two groups of threads */
+
+enum { TURNS = 2, SENDERS = 1, RECEIVERS = 2 }; // named barriers of the groups
+
+int64_t column_allreduce_bytes(const column_split *s, int count)
+{
+    const int partials = partials_of(s) + s->cluster + 1;
+    return TURNS * (partials * slot_words(s, count) * WORD + 2 * IR_MBARRIER_BYTES);
+}
+
+column_allreduce make_column_allreduce(const column_split *s, const reduction *r)
+{
+    return (column_allreduce){ .split = s,
+                               .reduction = r,
+                               .turns = make_pipeline("column_turns", TURNS, 1, s->cluster),
+                               .own = make_slots(s, r, "column_warps", TURNS * partials_of(s)),
+                               .by_cta = make_slots(s, r, "column_ctas", TURNS * s->cluster),
+                               .result = make_slots(s, r, "column_result", TURNS) };
+}
+
+/* Those of a turn, each of so many partial results. */
+static column_slots slots_of_turn(const column_slots *m, val turn, int partials)
+{
+    column_slots of = *m;
+    of.address = add(m->address, mul(turn, imm(partials * m->words * WORD)));
+    return of;
+}
+
+void column_allreduce_send(const column_allreduce *a, pipeline_state *turn, const column_place *p, val *values)
+{
+    const column_split *s = a->split;
+    if (!describing())
+        return;
+    const column_slots own = slots_of_turn(&a->own, turn->stage, partials_of(s));
+    const column_slots to = slots_of_turn(&a->by_cta, turn->stage, s->cluster);
+    const val barrier = pipeline_full_barrier(&a->turns, turn);
+    write_partials(s, p, a->reduction, &own, values);
+    pipeline_wait_empty(&a->turns, turn);
+    IF(eq(member(s), imm(0)))
+        pipeline_expect(&a->turns, turn, imm(s->cluster * column_split_room(s) * a->reduction->count * WORD));
+    named_sync(imm(SENDERS), s->threads);
+    combine_partials(s, a->reduction, &own, partials_of(s), &to, cluster_rank(), s->cluster, &barrier);
+    pipeline_advance(turn);
+}
+
+void column_allreduce_receive(const column_allreduce *a, pipeline_state *turn, const column_place *p, val *values)
+{
+    const column_split *s = a->split;
+    if (!describing())
+        return;
+    const column_slots from = slots_of_turn(&a->by_cta, turn->stage, s->cluster);
+    const column_slots result = slots_of_turn(&a->result, turn->stage, 1);
+    pipeline_wait_full(&a->turns, turn);
+    combine_partials(s, a->reduction, &from, s->cluster, &result, imm(0), 1, NULL);
+    named_sync(imm(RECEIVERS), s->threads);
+    IF(lt(member(s), imm(s->cluster)))
+        pipeline_release_at(&a->turns, turn->stage, pipeline_peer(&a->turns, member(s)));
+    move_values(s, p, &result, imm(0), values, read_words);
+    pipeline_advance(turn);
 }
 
 int64_t column_reduce_each_bytes(const column_split *s, int count)
@@ -442,7 +526,7 @@ void column_reduce_each(const column_split *s, const column_place *p, const redu
     if (!describing())
         return;
     const int64_t columns = column_split_room(s);
-    const slots own = { scratch, slot_words(s, r->count), r->count };
+    const column_slots own = { smem_address(scratch), slot_words(s, r->count), r->count };
     write_partials(s, p, r, &own, values);
     cta_sync();
     for (int64_t first = 0; first < columns; first += s->threads) {

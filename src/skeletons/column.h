@@ -10,6 +10,7 @@
 
 #include "base/dtype.h"
 #include "base/fields.h"
+#include "cute/pipeline.h"
 #include "cute/reduce.h"
 #include "cute/tensor.h"
 #include "cutekernellib/device.h"
@@ -18,8 +19,8 @@
  * How columns are split over threads. A kernel's config has column_split split, and COLUMN_SPLIT(FIELD_NESTED, (config,
  * split)) among its fields. threads: a power of two, 32 or more, with as many warps as the cluster has CTAs. lanes: a
  * power of two up to 32. exact: no access needs a predicate. ragged: lines of a thread are a multiple of `vec` apart,
- * so they begin alike; its vectors are those between boundaries of memory, and the last vector of a strip is the first
- * of the next one, too.
+ * so they begin alike; its vectors are those between boundaries of memory, and those at both ends of a strip are loaded
+ * for their sums alone: neighbouring strips store them.
  */
 #define COLUMN_SPLIT(X, owner)                                                     \
     X(owner, int, threads, "256", "128 256 512 1024", "threads of a CTA")          \
@@ -66,9 +67,8 @@ typedef struct column_place {
     val column; // i64, of the thread's first
     val line;   // u32, the first of the thread
     val lines;  // u32: n, or 0 if the column does not exist
-    val shift;  // u32, ragged: columns from the thread's vector to where it would be if lines began at boundaries
-    val offset; // i32, ragged: columns from the strip's first one to the thread's; negative where they begin before it
-    val width;  // i32, ragged: columns of the strip
+    val shift;  // u32, ragged: columns from the thread's vector to where it would be without ragged lines
+    val inner;  // i64, ragged: columns of the tensor
     tensor cX;  // coordinates in (COLUMNS,LINES) of this thread's elements: (VEC,1,STEPS)
 } column_place;
 
@@ -119,6 +119,30 @@ void column_load_staged(const column_split *s, const column_place *p, ckl_dtype 
  */
 int64_t column_reduce_bytes(const column_split *s, int count); // of shared memory
 void column_reduce(const column_split *s, const column_place *p, const reduction *r, val *values);
+
+/*
+ * The same over a cluster in two halves, for loops that run many: one group of the split's threads sends while another
+ * one, which gets the results, is still at work on the sums before. Nobody waits for the other group unless it is two
+ * turns behind. turn: the state of a producer for send(), of a consumer for receive(). A barrier of the cluster must
+ * follow pipeline_init() of the turns, and come before the end of the kernel.
+ */
+typedef struct column_slots {
+    val address;   // of shared memory: a slot of `count` words for each partial result of each column
+    int64_t words; // from a partial result to the next one
+    int count;
+} column_slots;
+
+typedef struct column_allreduce {
+    const column_split *split;
+    const reduction *reduction;
+    pipeline turns;
+    column_slots own, by_cta, result; // partial results of this CTA's warps, and of all CTAs, for each turn
+} column_allreduce;
+
+int64_t column_allreduce_bytes(const column_split *s, int count); // of shared memory
+column_allreduce make_column_allreduce(const column_split *s, const reduction *r);
+void column_allreduce_send(const column_allreduce *a, pipeline_state *turn, const column_place *p, val *values);
+void column_allreduce_receive(const column_allreduce *a, pipeline_state *turn, const column_place *p, val *values);
 
 /*
  * The same over a CTA, each result in one thread: store() of the column's number, and its values. scratch: shared

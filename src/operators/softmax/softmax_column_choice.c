@@ -184,11 +184,14 @@ static bool is_ragged(const ckl_softmax_desc *d)
 static int ragged_lanes(const ckl_softmax_desc *d)
 {
     enum { LANES_MAX = 32, LANES_MIN = 8 };
-    const int64_t vec = ragged_vec(d);
     int best = LANES_MAX;
+    int64_t fewest = INT64_MAX;
     for (int lanes = LANES_MAX; lanes >= LANES_MIN; lanes /= 2) {
-        if (ceil_div(d->inner, (lanes - 1) * vec) * lanes < ceil_div(d->inner, (best - 1) * vec) * best)
+        const column_split s = { .lanes = lanes, .vec = ragged_vec(d), .ragged = true };
+        const int64_t all = column_split_strips(&s, d->inner) * lanes;
+        if (all < fewest)
             best = lanes;
+        fewest = min_i64(fewest, all);
     }
     return best;
 }
@@ -509,4 +512,59 @@ ckl_status softmax_admit_column_long(const void *desc, const ckl_device_info *de
 {
     const softmax_column_config *c = config;
     return admit_chunks("softmax column_long", desc, device, c, FLOW_MAX, SOFTMAX_LONG_STAGES);
+}
+
+/* Strips that flow through clusters */
+
+static int64_t flow_bytes(const softmax_column_config *c)
+{
+    return c->stages * (column_slots_bytes(&c->split, c->form.dtype) * softmax_inputs(&c->form) + 2 * IR_MBARRIER_BYTES) +
+           column_allreduce_bytes(&c->split, softmax_state_values(&c->form));
+}
+
+ckl_status softmax_choose_column_flow(const void *desc, const ckl_device_info *device, void *config)
+{
+    enum { CLUSTER = 8, STAGES = 12, TILE_BYTES = 64 };
+    static const char what[] = "softmax column_flow";
+    const ckl_softmax_desc *d = desc;
+    softmax_column_config *c = config;
+    TRY(check_other_axis(what, d));
+    if (!device->has_tma || softmax_vec_of(d) < row_vec_full(d->dtype))
+        FAIL(CKL_UNSUPPORTED, "%s: lines of whole 16 bytes on Hopper", what);
+    c->form = softmax_form_of(d);
+    c->split = (column_split){ .threads = THREADS_HELD, .cluster = CLUSTER, .vec = softmax_vec_of(d) };
+    c->split.lanes = LINE_BYTES / (c->split.vec * dtype_bytes(d->dtype));
+    c->split.steps = TILE_BYTES / (c->split.vec * dtype_bytes(d->dtype) * softmax_inputs(&c->form));
+    c->stages = STAGES;
+    if (ceil_div(d->n, column_split_lines(&c->split)) > STAGES)
+        c->split.lanes /= 2;
+    c->tiles = (int)ceil_div(d->n, column_split_lines(&c->split));
+    return CKL_OK;
+}
+
+plan_cost softmax_cost_column_flow(const void *desc, const ckl_device_info *device, const void *config)
+{
+    const memory_work work = { .of = { .us = 1.2, .bytes = 1.2, .lines = 2.3 }, .smem_bytes = flow_bytes(config) };
+    return cost_of(desc, device, config, work, 0);
+}
+
+ckl_status softmax_admit_column_flow(const void *desc, const ckl_device_info *device, const void *config)
+{
+    enum { BOX_LINES_MAX = 256 };
+    static const char what[] = "softmax column_flow";
+    const ckl_softmax_desc *d = desc;
+    const softmax_column_config *c = config;
+    const column_split *s = &c->split;
+    TRY(admit_columns(what, d, device, c));
+    if (s->cluster < 2 || s->exact || s->ragged || s->vec != row_vec_full(d->dtype))
+        FAIL(CKL_INVALID, "%s: cluster=%d exact=%d ragged=%d vec=%d, boxes come to clusters of two and more", what,
+             s->cluster, s->exact, s->ragged, s->vec);
+    if (column_split_lines(s) / s->cluster > BOX_LINES_MAX)
+        FAIL(CKL_INVALID, "%s: a tile of more than %d lines", what, BOX_LINES_MAX);
+    if (c->tiles < 1 || d->n > softmax_chunk_lines(c) || c->stages < c->tiles)
+        FAIL(CKL_UNSUPPORTED, "%s: tiles=%d stages=%d do not hold n=%" PRId64 " lines", what, c->tiles, c->stages, d->n);
+    if (flow_bytes(c) > device->smem_per_cta_bytes)
+        FAIL(CKL_UNSUPPORTED, "%s: stages=%d take %" PRId64 " bytes of shared memory of %" PRId64, what, c->stages,
+             flow_bytes(c), device->smem_per_cta_bytes);
+    return CKL_OK;
 }
