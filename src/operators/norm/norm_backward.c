@@ -229,11 +229,14 @@ static void each_row(row *r, const turns *t)
     }
 }
 
-/* Stores this thread's sums of columns as those of `group`. */
+/* Stores this thread's sums of columns as those of `group` or, if its cluster adds them up, leaves them to that. */
 static void store_sums(const row *r, const row_place *p, val group)
 {
-    norm_store_sums(&r->split, p, &r->o, &(norm_sums){ { r->rDgamma, r->rDbeta }, sums_of(r).count, r->exchange },
-                    group);
+    const norm_sums sums = { { r->rDgamma, r->rDbeta }, sums_of(r).count, r->exchange };
+    if (r->cfg->sum_ctas > 1)
+        norm_leave_sums(r->cfg, p, &sums, r->pipeline->stage_offset);
+    else
+        norm_store_sums(&r->split, p, &r->o, &sums, group);
 }
 
 static void make_variables(row *r)
@@ -428,7 +431,10 @@ static void flow_begin(flow *f)
 
 static void flow_end(const flow *f, val group)
 {
+    enum { BARRIER = 1 }; // of the consumers; 0 is the CTA's
     const norm_config *cfg = f->written.cfg;
+    if (cfg->sum_ctas > 1)
+        named_sync(imm(BARRIER), cfg->split.threads); // all have read the ring, whose memory the sums get
     for (int chunk = 0; chunk < chunks_and_ends(cfg); chunk++) {
         row r = f->written;
         row_span at = row_pipeline_columns(r.pipeline, chunk);
@@ -461,9 +467,10 @@ static void backward_flow(const norm_config *cfg, bool centred)
     };
     min_ctas_per_sm(cfg->ctas_per_sm);
     row_pipeline s = row_pipeline_begin(&split, &matrices, NORM_FLOW_VALUES, imm(0));
+    cluster_size(split.cluster * cfg->sum_ctas);
     s.long_visits = true;
     r.pipeline = &s;
-    if (cfg->affine)
+    if (cfg->affine && cfg->sum_ctas == 1)
         r.exchange = norm_exchange_alloc(&r.split);
     flow f = { .reduced = r, .written = r };
     make_variables(&f.written);
@@ -472,6 +479,8 @@ static void backward_flow(const norm_config *cfg, bool centred)
     f.next_rstd = variable(F32, immf(0));
     row_pipeline_each_phase(&s, backward_phase, &f);
     row_pipeline_end(&s);
+    if (cfg->sum_ctas > 1)
+        norm_store_cluster_sums(cfg, &r.o, sums_of(&r).count, s.stage_offset);
 }
 
 void norm_backward(const norm_config *cfg, int kernel, bool centred)

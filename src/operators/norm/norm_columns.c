@@ -118,6 +118,50 @@ void norm_store_sums(const row_split *s, const row_place *p, const norm_backward
     }
 }
 
+/* The address of the sums of a column that a CTA has. */
+static val left_sums(const norm_config *cfg, int64_t smem, int kind, val column)
+{
+    return add(smem_address(smem + kind * norm_cluster_sums_cols(cfg) * 4), mul(column, imm(4)));
+}
+
+void norm_leave_sums(const norm_config *cfg, const row_place *p, const norm_sums *sums, int64_t smem)
+{
+    const row_split *s = &cfg->split;
+    for (int kind = 0; kind < sums->kinds; kind++)
+        for (int step = 0; step < s->steps; step++) {
+            const val first = left_sums(cfg, smem, kind, coordinate(p->cX, 1, (int64_t)step * s->vec));
+            copy(slice(sums->rSums[kind], _, step), smem_view(first, F32, compact(leaf(s->vec))), 16);
+        }
+}
+
+void norm_store_cluster_sums(const norm_config *cfg, const norm_backward_values *o, int kinds, int64_t smem)
+{
+    enum { VEC = 4, KINDS_MAX = 2, CTAS_MAX = 8 };
+    const int threads = cfg->split.threads + ROW_PIPELINE_PRODUCER_THREADS;
+    val group = convert(I64, div(cta_x(), imm(cfg->sum_ctas))), cols = convert(I64, o->cols);
+    val first = add(mul(cluster_rank(), imm(threads)), thread()), total[KINDS_MAX][CTAS_MAX][VEC];
+    cluster_sync();
+    LOOP_FROM(v, first, div(o->cols, imm(VEC)), imm(threads * cfg->sum_ctas)) {
+        val column = mul(v, imm(VEC));
+        for (int kind = 0; kind < kinds; kind++)
+            for (int cta = 0; cta < cfg->sum_ctas; cta++) {
+                for (int e = 0; e < VEC; e++)
+                    total[kind][cta][e] = unwritten(F32);
+                load_at(IR_SHARED_CLUSTER, IR_CACHE_DEFAULT, F32, VEC,
+                        mapa(left_sums(cfg, smem, kind, column), imm_as(U32, cta)), 0, total[kind][cta]);
+            }
+        for (int kind = 0; kind < kinds; kind++) {
+            for (int cta = 1; cta < cfg->sum_ctas; cta++)
+                for (int e = 0; e < VEC; e++)
+                    total[kind][0][e] = add(total[kind][0][e], total[kind][cta][e]);
+            val line = add(mul(group, imm(kinds)), imm(kind)), at = add(mul(line, cols), convert(I64, column));
+            store_at(IR_GLOBAL, IR_CACHE_DEFAULT, F32, VEC, add(o->partial, mul(convert(U64, at), imm(4))), 0,
+                     total[kind][0]);
+        }
+    }
+    cluster_sync(); // no CTA leaves while a peer reads its sums
+}
+
 /* Kernel 2 */
 
 typedef struct columns {

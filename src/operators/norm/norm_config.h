@@ -30,6 +30,8 @@
       "forward, of rows in registers: persistent CTAs have gamma and beta in shared memory")             \
     X(owner, bool, dgamma_in_smem, "0", "0 1",                                                           \
       "backward, of rows that flow: sums of dgamma are in shared memory, else in registers")             \
+    X(owner, int, sum_ctas, "1", "1 2 4 8",                                                              \
+      "backward, of rows that flow in a CTA: CTAs of a cluster that add up their sums of columns")       \
     X(owner, int, persistent_ctas, "0", "0 1 2 3 4 6 8", "persistent CTAs of an SM; 0: as many as fit")  \
     X(owner, int, column_lanes, "32", "8 16 32", "of a warp along a row, when columns are added up")
 
@@ -110,7 +112,13 @@ static inline int64_t norm_exchange_bytes(const row_split *s)
 /* Shared memory of gradients of rows that flow, beside the ring. */
 static inline int64_t norm_sums_bytes(const norm_config *c)
 {
-    return c->affine ? norm_dgamma_bytes(c) + norm_exchange_bytes(&c->split) : 0;
+    return c->affine ? norm_dgamma_bytes(c) + (c->sum_ctas > 1 ? 0 : norm_exchange_bytes(&c->split)) : 0;
+}
+
+/* Columns for which a CTA that flows has threads, and which its sums in the ring's memory are apart: of each kind. */
+static inline int64_t norm_cluster_sums_cols(const norm_config *c)
+{
+    return row_split_cols(&c->split) * c->flow.chunks;
 }
 
 /* Columns of a chunk that have slots of gamma and beta in shared memory; the most bytes of all: norm_weights.c. */
@@ -187,6 +195,14 @@ typedef struct norm_sums {
     int kinds;
     int64_t exchange; // norm_exchange_alloc()
 } norm_sums;
+
+/*
+ * Sums of the CTAs of a cluster, each of which has taken rows of its own. Leaves those of a thread's columns at `p` in
+ * shared memory from offset `smem` on, (COLS,KINDS); adds up what all of the cluster left, in order of their ranks, and
+ * stores it as partial sums of the cluster. Barriers of the cluster lie before and behind the latter.
+ */
+void norm_leave_sums(const norm_config *cfg, const row_place *p, const norm_sums *sums, int64_t smem);
+void norm_store_cluster_sums(const norm_config *cfg, const norm_backward_values *o, int kinds, int64_t smem);
 
 /* Allocates that; its offset. */
 int64_t norm_exchange_alloc(const row_split *s);
