@@ -221,8 +221,9 @@ typedef struct norm_weights {
     int count;         // of these
     int vec;           // slots without a gap
     int64_t cols;      // slots of a chunk
+    int64_t apart;     // from one chunk's first slot to the next one's: those of a CTA alone lie side by side
     val first, column; // u32: the shared address of the first, and its column, a multiple of vec
-    val step;          // u32: columns from one chunk to the next one
+    int64_t step;      // columns from one chunk to the next one
 } norm_weights;
 
 /* Gamma and beta in global memory; beta: the constant 0 if there is none. */
@@ -232,10 +233,10 @@ typedef struct norm_weight_sources {
 } norm_weight_sources;
 
 /*
- * Allocates slots for `chunks` stretches of columns of this split, from column `first` on, `step` columns apart. The
- * split's threads fill them, and may read them afterwards; past the last column they are 0.
+ * Allocates slots for the `chunks` that this CTA has of rows of `cluster` CTAs. The split's threads fill them, and may
+ * read them afterwards; past the last column they are 0.
  */
-norm_weights norm_weights_load(const row_split *s, const norm_weight_sources *from, int chunks, val first, val step);
+norm_weights norm_weights_load(const row_split *s, const norm_weight_sources *from, int chunks, int cluster);
 
 /* The slots of one chunk. */
 norm_weights norm_weights_chunk(const norm_weights *w, int chunk);

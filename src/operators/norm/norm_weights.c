@@ -5,7 +5,7 @@
 #include "cute/vectors.h"
 
 enum {
-    LOAD_STEPS_MAX = 2, // vectors of each that a thread has in flight; more would take registers from the rows
+    LOAD_STEPS_MAX = 4, // vectors of each that a thread has in flight
     BARRIER = 1         // of the threads that fill; 0 is the CTA's
 };
 
@@ -89,19 +89,32 @@ static void fill_tail(const norm_weights *w, const norm_weight_sources *from, va
     }
 }
 
-norm_weights norm_weights_load(const row_split *s, const norm_weight_sources *from, int chunks, val first, val step)
+/*
+ * Fills a stretch. Each turn of its loop waits for memory, so turns are few and even: 2432x8287 bf16 had eight, of which
+ * every other was for the last vector of a chunk.
+ */
+static void fill_stretch(const norm_weights *w, const row_split *s, const norm_weight_sources *from)
+{
+    const int64_t steps = ceil_div(w->cols, (int64_t)s->threads * w->vec), turns = ceil_div(steps, LOAD_STEPS_MAX);
+    const row_split all = { s->threads, s->threads, 1, w->vec, (int)ceil_div(steps, turns), .ragged = true };
+    const val tail = bit_and(from->cols, imm(-w->vec));
+    fill_vectors(w, &all, from, tail);
+    fill_tail(w, from, tail);
+}
+
+norm_weights norm_weights_load(const row_split *s, const norm_weight_sources *from, int chunks, int cluster)
 {
     norm_weights w = slots_of(s, from->dtype, !is_imm(from->beta, 0));
-    const int64_t steps = ceil_div(w.cols, (int64_t)s->threads * w.vec);
-    const row_split all = { s->threads, s->threads, 1, w.vec, (int)min_i64(LOAD_STEPS_MAX, steps), .ragged = true };
-    val tail = bit_and(from->cols, imm(-w.vec));
+    const int64_t cols = row_split_cols(s);
     w.first = smem_address(smem_alloc("weights", norm_weights_bytes(s, from->dtype, chunks), 16));
-    w.column = first;
-    w.step = step;
-    for (int chunk = 0; chunk < chunks; chunk++) {
-        const norm_weights some = norm_weights_chunk(&w, chunk);
-        fill_vectors(&some, &all, from, tail);
-        fill_tail(&some, from, tail);
+    w.column = cluster > 1 ? mul(cluster_rank(), imm((int)cols)) : imm_as(U32, 0);
+    w.step = cols * cluster;
+    w.apart = cluster > 1 ? w.cols : cols;
+    norm_weights stretch = w;
+    stretch.cols = cluster > 1 ? w.cols : w.cols + cols * (chunks - 1);
+    for (int chunk = 0; chunk < (cluster > 1 ? chunks : 1); chunk++) {
+        const norm_weights here = norm_weights_chunk(&stretch, chunk);
+        fill_stretch(&here, s, from);
     }
     named_sync(imm(BARRIER), s->threads);
     return w;
@@ -110,8 +123,8 @@ norm_weights norm_weights_load(const row_split *s, const norm_weight_sources *fr
 norm_weights norm_weights_chunk(const norm_weights *w, int chunk)
 {
     norm_weights some = *w;
-    some.first = add(w->first, imm((int)(chunk * slots_and_gaps(w, w->cols)) * slot_bytes(w)));
-    some.column = add(w->column, mul(w->step, imm(chunk)));
+    some.first = add(w->first, imm((int)slots_and_gaps(w, chunk * w->apart) * slot_bytes(w)));
+    some.column = add(w->column, imm((int)(chunk * w->step)));
     return some;
 }
 
