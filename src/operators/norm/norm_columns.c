@@ -168,7 +168,6 @@ typedef struct columns {
     const norm_config *cfg;
     norm_backward_values o;
     int kinds, vec;   // 2: of dgamma and dbeta; columns of a lane
-    val first;        // column
     column_sums sums; // [kind][column]
 } columns;
 
@@ -214,21 +213,22 @@ static void add_partial(void *user, val group)
     }
 }
 
-static void store_column(void *user, int i, val total)
+static void store_column(void *user, val number, val i, val total)
 {
     const columns *c = user;
     const ckl_dtype dtype = c->cfg->dtype;
-    tensor gSum = gmem_tensor(i < c->vec ? c->o.dgamma : c->o.dbeta, dtype, compact(dynamic(c->o.cols))); // (COLS)
-    set(gSum, add(c->first, imm(i % c->vec)), convert(dtype, total));
+    val column = add(mul(number, imm(c->vec)), rem(i, imm(c->vec)));
+    val sums = c->kinds > 1 ? select(lt(i, imm(c->vec)), c->o.dgamma, c->o.dbeta) : c->o.dgamma;
+    IF(lt(column, c->o.cols))
+        set(gmem_tensor(sums, dtype, compact(dynamic(c->o.cols))), column, convert(dtype, total));
 }
 
 void norm_backward_columns(const norm_config *cfg, bool centred)
 {
     columns c = { .cfg = cfg, .o = params_of(norm_backward), .kinds = centred ? 2 : 1, .vec = norm_column_vec(cfg) };
     c.sums = column_sums_begin(norm_column_threads(cfg), cfg->column_lanes, c.kinds * c.vec);
-    c.first = mul(c.sums.number, imm(c.vec));
     grid_wait(); // for the partial sums; the start of this kernel overlaps the end of the one that stores them
-    IF(lt(c.first, c.o.cols)) {
+    IF(lt(mul(c.sums.number, imm(c.vec)), c.o.cols)) {
         IF(eq(c.o.partial, imm(0))) {
             column_sums_over(&c.sums, c.o.rows, add_row, &c);
         }
@@ -237,5 +237,5 @@ void norm_backward_columns(const norm_config *cfg, bool centred)
             column_sums_over(&c.sums, c.o.groups, add_partial, &c);
         }
     }
-    column_sums_finish(&c.sums, lt(c.first, c.o.cols), store_column, &c);
+    column_sums_finish(&c.sums, store_column, &c);
 }
