@@ -101,6 +101,8 @@ static int64_t workers_for(const ckl_norm_desc *d, const norm_config *c, int64_t
     const int64_t rows = row_split_rows(&c->split), turns = ceil_div(d->rows, rows),
                   even = even_workers(turns, workers);
     const int64_t period = ceil_div(row_phase_period(d->dtype, d->ldy), rows);
+    if (d->direction == CKL_DIRECTION_BACKWARD && c->persistent_ctas > 1)
+        return min_i64(turns, workers);
     if (!c->split.ragged || even >= turns || d->direction == CKL_DIRECTION_BACKWARD)
         return even;
     return max_i64(1, even / period) * period;
@@ -115,7 +117,7 @@ static int64_t row_ctas(const ckl_plan *plan, int kernel)
     const bool flows = c->flow.stages && kernel == NORM_VECTORS, tiled = c->flow.stages && !flows;
     int64_t ctas = row_split_ctas(&s, d->rows), clusters = plan->kernels[NORM_VECTORS].clusters_resident * c->sum_rows;
     if (c->persistent_ctas > 0)
-        clusters = (int64_t)plan->device->info.sm_count * c->persistent_ctas / s.cluster;
+        clusters = min_i64(clusters, (int64_t)plan->device->info.sm_count * c->persistent_ctas / s.cluster);
     if (d->direction == CKL_DIRECTION_FORWARD && (tiled || !c->shared_weights))
         return flows ? min_i64(ctas, max_i64(1, clusters) * s.cluster) : ctas;
     return round_up(workers_for(d, c, max_i64(1, clusters)), c->sum_rows) * s.cluster;
