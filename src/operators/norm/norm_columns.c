@@ -251,7 +251,7 @@ void norm_backward_columns(const norm_config *cfg, bool centred)
 {
     columns c = { .cfg = cfg, .o = params_of(norm_backward), .kinds = centred ? 2 : 1, .vec = norm_column_vec(cfg) };
     c.sums = column_sums_begin(norm_column_threads(cfg), cfg->column_lanes, c.kinds * c.vec);
-    if (!cfg->persistent_ctas) // few CTAs that stay: the next kernel's would crowd the SMs that this one leaves free
+    if (cfg->persistent_ctas != 1) // few CTAs that stay: the next kernel's would crowd the SMs that this one leaves free
         launch_dependents();
     grid_wait(); // for the partial sums; the start of this kernel overlaps the end of the one that stores them
     IF(lt(mul(c.sums.number, imm(c.vec)), c.o.cols)) {
