@@ -15,17 +15,16 @@ typedef struct dynamic_scheduler {
     val count;    // items, u32
     val clusters; // that take them, u32
     int cluster;  // CTAs of a cluster
-    int slots;
+    int slots; // a power of two
     int64_t numbers, barriers; // offsets of the slots in shared memory
 } dynamic_scheduler;
 
 /*
- * Allocates slots and barriers. Fetch number n writes slot n % slots: before it, all threads of the cluster must have
- * read what fetch n - slots brought.
+ * Allocates slots and barriers. `most`: before fetch number n, all threads of the cluster must have read what fetch
+ * n - most brought.
  */
-dynamic_scheduler make_dynamic_scheduler(const char *name, val counter, val count, val clusters, int cluster,
-                                         int slots);
-int64_t scheduler_bytes(int slots);
+dynamic_scheduler make_dynamic_scheduler(const char *name, val counter, val count, val clusters, int cluster, int most);
+int64_t scheduler_bytes(int most);
 
 /* By one thread; fence_mbarrier_init() and a barrier of the CTA or cluster must follow. */
 void scheduler_init(const dynamic_scheduler *t);

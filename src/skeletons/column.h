@@ -168,5 +168,5 @@ typedef struct column_sums {
 
 column_sums column_sums_begin(int threads, int lanes, int count); // sets the kernel's threads
 void column_sums_over(const column_sums *s, val lines, void (*add_line)(void *user, val line), void *user);
-/* Calls store() for each total, in one lane of each group whose columns exist. */
-void column_sums_finish(column_sums *s, val exists, void (*store)(void *user, int i, val total), void *user);
+/* Calls store() for each total, in a thread of its own: i of lane `number`, both u32. The lane may have no columns. */
+void column_sums_finish(column_sums *s, void (*store)(void *user, val number, val i, val total), void *user);

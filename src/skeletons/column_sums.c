@@ -43,7 +43,7 @@ void column_sums_over(const column_sums *s, val lines, void (*add_line)(void *us
             add_if_exists(s, add(next, imm(u * workers)), lines, add_line, user);
 }
 
-void column_sums_finish(column_sums *s, val exists, void (*store)(void *user, int i, val total), void *user)
+void column_sums_finish(column_sums *s, void (*store)(void *user, val number, val i, val total), void *user)
 {
     const reduction all = reduce_sums(s->count);
     warp_reduce(&all, s->per_warp, s->sum);
@@ -52,12 +52,11 @@ void column_sums_finish(column_sums *s, val exists, void (*store)(void *user, in
     for (int i = 0; i < s->count; i++)
         set(sSums, coord(place, warp(), i), s->sum[i]);
     cta_sync();
-    val is_first = logical_and(eq(warp(), imm(0)), eq(thread_at(lane(), 0, s->per_warp, s->lanes), imm(0)));
-    IF(logical_and(is_first, exists))
-        for (int i = 0; i < s->count; i++) {
-            val total = at(sSums, place, 0, i);
-            for (int w = 1; w < s->warps; w++)
-                total = add(total, at(sSums, place, w, i));
-            store(user, i, total);
-        }
+    IF(lt(thread(), imm(s->lanes * s->count))) {
+        val here = rem(thread(), imm(s->lanes)), i = div(thread(), imm(s->lanes));
+        val total = at(sSums, here, 0, i);
+        for (int w = 1; w < s->warps; w++)
+            total = add(total, at(sSums, here, w, i));
+        store(user, add(mul(cta_x(), imm(s->lanes)), here), i, total);
+    }
 }

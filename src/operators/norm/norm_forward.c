@@ -95,7 +95,10 @@ typedef void row_pass(row *r, tensor rH, const row_span *at);
 
 static row_pass write_result;
 
-/* One pass over the row: over its registers, or over its tiles in memory and the ends of a ragged row. */
+/*
+ * One pass over the row: over its registers, or over its tiles in memory and the ends of a ragged row. The last pass
+ * goes back over the tiles, as L2 has those that were read last.
+ */
 static void over_row(row *r, row_pass *pass)
 {
     const row_spans *spans = &r->spans;
@@ -106,8 +109,9 @@ static void over_row(row *r, row_pass *pass)
                 pass(r, r->rH[1], &spans->of[1]);
         return;
     }
-    LOOP_FROM(begin, imm(0), r->o.cols, imm((int)row_split_cols(&r->split))) {
-        row_span tile = { r->split, row_from(&spans->of[0].place, begin) };
+    const val cols = imm((int)row_split_cols(&r->split)), last = mul(div(sub(r->o.cols, imm(1)), cols), cols);
+    LOOP_FROM(begin, imm(0), r->o.cols, cols) {
+        row_span tile = { r->split, row_from(&spans->of[0].place, pass == write_result ? sub(last, begin) : begin) };
         pass(r, pass == write_result ? reload(r, &tile) : load_inputs(r, &tile), &tile);
     }
     for (int i = 1; i < spans->count; i++)
@@ -183,10 +187,10 @@ static weights weights_of(const row *r, const row_span *at, int begin, const row
     return w;
 }
 
-static norm_weights share_weights(const row *r, int chunks, val first, val step)
+static norm_weights share_weights(const row *r, int chunks)
 {
     const norm_weight_sources from = { r->cfg->dtype, r->o.cols, r->o.gamma, has_beta(r) ? r->o.beta : imm(0) };
-    return norm_weights_load(&r->split, &from, chunks, first, step);
+    return norm_weights_load(&r->split, &from, chunks, r->cfg->split.cluster);
 }
 
 /* The thread's vectors from number `begin` on: as many as gamma and beta have registers for. */
@@ -458,11 +462,8 @@ static void forward_flow(const norm_config *cfg, bool centred)
     row_pipeline s = row_pipeline_begin(&split, &matrices, NORM_FLOW_VALUES, r.o.counter);
     s.long_visits = true;
     flow f = { .reduced = r, .written = r };
-    if (cfg->shared_weights) {
-        const int cols = (int)row_split_cols(&r.split);
-        val first = cfg->split.cluster > 1 ? mul(cluster_rank(), imm(cols)) : imm_as(U32, 0);
-        f.weights = share_weights(&r, cfg->flow.chunks, first, imm(cols * cfg->split.cluster));
-    }
+    if (cfg->shared_weights)
+        f.weights = share_weights(&r, cfg->flow.chunks);
     make_variables(&f.written);
     make_variables(&f.reduced);
     if (centred) {
@@ -496,7 +497,7 @@ static void forward_persistent(row *r)
     const row_spans first = r->spans;
     val before = mul(convert(I64, cta_x()), imm((int)row_split_rows(&r->split))), own = sub(r->place.row, before);
     val stride = mul(convert(I64, grid_x()), imm((int)row_split_rows(&r->split)));
-    r->weights = share_weights(r, 1, imm(0), imm(0));
+    r->weights = share_weights(r, 1);
     LOOP_FROM(start, before, r->o.rows, stride) {
         move_to(r, &first, add(start, own));
         load_row(r);

@@ -5,8 +5,9 @@
 #include "cute/vectors.h"
 
 enum {
-    LOAD_STEPS_MAX = 2, // vectors of each that a thread has in flight; more would take registers from the rows
-    BARRIER = 1         // of the threads that fill; 0 is the CTA's
+    VECTORS_MAX = 4,             // of each that a thread has in flight
+    BARRIER = 1,                 // of the threads that fill; 0 is the CTA's
+    VECTOR_BYTES = 16, WORDS = 4 // 32-bit words of a vector
 };
 
 static int slot_bytes(const norm_weights *w)
@@ -39,69 +40,109 @@ static tensor slots(const norm_weights *w)
     return smem_view(imm(0), w->dtype, compact(leaf(w->count)));
 }
 
-static void store_slots(const norm_weights *w, val column, const val *gamma, const val *beta)
+/* The 16 bytes of gamma or beta from column `first` on. */
+typedef struct weight_words {
+    val of[WORDS];
+} weight_words;
+
+static weight_words load_words(const norm_weight_sources *from, val pointer, val first, int apart, val exists)
 {
-    const vector_at first = { slot_address(w, column), 0, yes() };
-    for (int e = 0; e < w->vec; e++) {
-        vector_at at = first;
-        at.offset = e * slot_bytes(w);
-        vector_store(&at, w->count, (val[]){ gamma[e], beta ? beta[e] : gamma[e] }, slots(w));
+    const int bytes = dtype_bytes(from->dtype);
+    val address = add(pointer, mul(convert(U64, first), imm(bytes)));
+    weight_words w;
+    for (int i = 0; i < WORDS; i++)
+        w.of[i] = unwritten(U32);
+    IF(exists)
+        load_at(IR_GLOBAL, IR_CACHE_DEFAULT, U32, WORDS, address, (int64_t)apart * bytes, w.of);
+    return w;
+}
+
+static val element_of(const weight_words *w, ckl_dtype dtype, int e)
+{
+    val low = { 0 }, high = { 0 };
+    if (dtype == F32)
+        return bitcast(F32, w->of[e]);
+    unpack(w->of[e / 2], dtype, &low, &high);
+    return e % 2 ? high : low;
+}
+
+static void store_slot(const norm_weights *w, val first, int apart, val gamma, val beta)
+{
+    const vector_at slot = { slot_address(w, first), slots_and_gaps(w, apart) * slot_bytes(w), yes() };
+    vector_store(&slot, w->count, (val[]){ gamma, beta }, slots(w));
+}
+
+/*
+ * Fills a stretch from its first column to `end`, a multiple of a vector, where gamma and beta are aligned. Each turn
+ * waits for memory once, so turns are few and even.
+ */
+static void fill_vectors(const norm_weights *w, int threads, const norm_weight_sources *from, val end)
+{
+    const int64_t each = ceil_div(w->cols / w->vec, threads), turns = ceil_div(each, VECTORS_MAX);
+    const int at_once = (int)ceil_div(each, turns), step = threads * w->vec;
+    LOOP_FROM(first, add(w->column, mul(thread(), imm(w->vec))), end, imm(at_once * step)) {
+        weight_words gamma[VECTORS_MAX], beta[VECTORS_MAX];
+        val exists[VECTORS_MAX];
+        for (int i = 0; i < at_once; i++) {
+            exists[i] = lt(add(first, imm(i * step)), end);
+            gamma[i] = beta[i] = load_words(from, from->gamma, first, i * step, exists[i]);
+            if (w->count > 1)
+                beta[i] = load_words(from, from->beta, first, i * step, exists[i]);
+        }
+        for (int i = 0; i < at_once; i++)
+            IF(exists[i])
+                for (int e = 0; e < w->vec; e++)
+                    store_slot(w, first, i * step + e, element_of(&gamma[i], from->dtype, e),
+                               element_of(&beta[i], from->dtype, e));
     }
 }
 
-/* A column after the last whole vector; 0 past the end. */
-static val load_element(val pointer, ckl_dtype dtype, val cols, val column)
+/* Element e of gamma or beta; 0 past the last column. */
+static val load_element(const norm_weight_sources *from, val pointer, val column)
 {
-    val x = variable(F32, immf(0));
-    IF(lt(column, cols))
-        assign(x, at_f32(gmem_tensor(pointer, dtype, compact(dynamic(cols))), column));
+    val x = variable(from->dtype, convert(from->dtype, immf(0)));
+    IF(lt(column, from->cols))
+        assign(x, at(gmem_tensor(pointer, from->dtype, compact(dynamic(from->cols))), column));
     return x;
 }
 
-/* Fills the whole vectors of a chunk; the one at column `tail` is filled element by element. */
-static void fill_vectors(const norm_weights *w, const row_split *all, const norm_weight_sources *from, val tail)
+/* The same one by one, from column `begin` on. */
+static void fill_elements(const norm_weights *w, int threads, const norm_weight_sources *from, val begin)
 {
-    row_place start = row_place_of(all, imm64(1), tail, imm64(0), thread());
     val end = add(w->column, imm((int)w->cols));
-    LOOP_FROM(begin, w->column, end, imm((int)row_split_cols(all))) {
-        row_place p = row_from(&start, begin);
-        tensor rGamma = row_fetch_vector(all, &p, from->gamma, from->dtype), rBeta = { 0 }; // (VEC,STEPS)
-        if (w->count > 1)
-            rBeta = row_fetch_vector(all, &p, from->beta, from->dtype);
-        for (int step = 0; step < all->steps; step++) {
-            const int first = step * w->vec;
-            val column = coordinate(p.cX, 1, first);
-            IF(logical_and(lt(column, end), ne(column, tail)))
-                store_slots(w, column, rGamma.regs + first, w->count > 1 ? rBeta.regs + first : NULL);
-        }
+    LOOP_FROM(column, add(begin, thread()), end, imm(threads)) {
+        val gamma = load_element(from, from->gamma, column);
+        store_slot(w, column, 0, gamma, w->count > 1 ? load_element(from, from->beta, column) : gamma);
     }
 }
 
-static void fill_tail(const norm_weights *w, const norm_weight_sources *from, val tail)
+/* Fills a stretch: whole vectors, then what is left. Where gamma or beta starts anywhere, that is all of it. */
+static void fill_stretch(const norm_weights *w, int threads, const norm_weight_sources *from)
 {
-    val column = add(tail, thread()),
-        inside = lt(sub(tail, w->column), imm((int)w->cols)); // u32: no less than the first
-    IF(logical_and(lt(thread(), imm(w->vec)), inside)) {
-        const val gamma = load_element(from->gamma, from->dtype, from->cols, column);
-        const val beta = w->count > 1 ? load_element(from->beta, from->dtype, from->cols, column) : gamma;
-        const vector_at at = { slot_address(w, column), 0, yes() };
-        vector_store(&at, w->count, (val[]){ gamma, beta }, slots(w));
+    const val both = w->count > 1 ? bit_or(from->gamma, from->beta) : from->gamma;
+    const val aligned = eq(bit_and(convert(U32, both), imm(VECTOR_BYTES - 1)), imm(0));
+    val end = min(add(w->column, imm((int)w->cols)), bit_and(from->cols, imm(-w->vec)));
+    val begin = variable(U32, w->column);
+    IF(aligned) {
+        fill_vectors(w, threads, from, end);
+        assign(begin, max(begin, end));
     }
+    fill_elements(w, threads, from, begin);
 }
 
-norm_weights norm_weights_load(const row_split *s, const norm_weight_sources *from, int chunks, val first, val step)
+norm_weights norm_weights_load(const row_split *s, const norm_weight_sources *from, int chunks, int cluster)
 {
     norm_weights w = slots_of(s, from->dtype, !is_imm(from->beta, 0));
-    const int64_t steps = ceil_div(w.cols, (int64_t)s->threads * w.vec);
-    const row_split all = { s->threads, s->threads, 1, w.vec, (int)min_i64(LOAD_STEPS_MAX, steps), .ragged = true };
-    val tail = bit_and(from->cols, imm(-w.vec));
+    const int64_t cols = row_split_cols(s);
     w.first = smem_address(smem_alloc("weights", norm_weights_bytes(s, from->dtype, chunks), 16));
-    w.column = first;
-    w.step = step;
-    for (int chunk = 0; chunk < chunks; chunk++) {
-        const norm_weights some = norm_weights_chunk(&w, chunk);
-        fill_vectors(&some, &all, from, tail);
-        fill_tail(&some, from, tail);
+    w.column = cluster > 1 ? mul(cluster_rank(), imm((int)cols)) : imm_as(U32, 0);
+    w.step = cols * cluster;
+    w.apart = cluster > 1 ? w.cols : cols;
+    norm_weights stretch = w;
+    stretch.cols = cluster > 1 ? w.cols : w.cols + cols * (chunks - 1);
+    for (int chunk = 0; chunk < (cluster > 1 ? chunks : 1); chunk++) {
+        const norm_weights here = norm_weights_chunk(&stretch, chunk);
+        fill_stretch(&here, s->threads, from);
     }
     named_sync(imm(BARRIER), s->threads);
     return w;
@@ -110,8 +151,8 @@ norm_weights norm_weights_load(const row_split *s, const norm_weight_sources *fr
 norm_weights norm_weights_chunk(const norm_weights *w, int chunk)
 {
     norm_weights some = *w;
-    some.first = add(w->first, imm((int)(chunk * slots_and_gaps(w, w->cols)) * slot_bytes(w)));
-    some.column = add(w->column, mul(w->step, imm(chunk)));
+    some.first = add(w->first, imm((int)slots_and_gaps(w, chunk * w->apart) * slot_bytes(w)));
+    some.column = add(w->column, imm((int)(chunk * w->step)));
     return some;
 }
 
