@@ -14,6 +14,8 @@
  */
 #include "operators/attention/attention_sm90.h"
 
+#include <string.h>
+
 enum {
     BARRIER_CONSUMER = 1, // named barriers, + consumer: its 128 threads round the staging buffers
     BARRIER_TURN = 4,     // + consumer: it may issue; it waits, the one before arrives
@@ -135,9 +137,10 @@ typedef struct consumer_role {
     tensor weights;     // (PAIRS,1,MMA_K)
     tensor sO;          // (ROWS,CHUNK,BUFFERS)
     online_rows rows;
-    val exact;           // not 0: a block is scored, and its maxima found, before there are weights; u32
-    val lowered;         // with old maxima: attention_online_softmax_by_old()
-    val is_short;        // with a cap beside: attention_cap_is_short(), u32
+    val exact;    // not 0: a block is scored, and its maxima found, before there are weights; u32
+    val lowered;  // with old maxima: not 0 where the rows' factors are not 1; u32
+    val is_short; // with a cap beside: attention_cap_is_short(), u32
+    val limit[ONLINE_ROWS_MAX];
     val tiles;           // that it takes part in: others than the first consumer in whole ones
     custom_score custom; // in the tile's head
     pipeline_state at, q;
@@ -170,8 +173,12 @@ static consumer_role describe_consumer(const sm90_kernel *k)
         c.exact = variable(U32, imm(0));
     if (cfg->old)
         c.lowered = variable(U32, imm(0));
-    if (cfg->old && k->form->softcap)
+    if (cfg->old && k->form->softcap) {
         c.is_short = variable(U32, imm(0));
+        for (int r = 0; r < c.rows.count; r++)
+            c.limit[r] = variable(F32, immf(0));
+    }
+    c.rows.probe = cfg->probe;
     c.tiles = cfg->parts ? select(eq(c.index, imm(0)), k->tiles, k->whole) : k->tiles;
     c.at = consumer_state(&k->ring);
     c.q = (pipeline_state){ c.index, variable(U32, imm(0)), cfg->consumers };
@@ -234,39 +241,53 @@ static bool scores_late(const sm90_kernel *k, const consumer_role *c)
     return k->form->softcap ? !how && !k->form->mask : k->cfg->old && how && !how->block;
 }
 
-/* Must a block be scored, and its maxima found, first? Where a mask cuts it, or, with old maxima, rows are new. */
-static void ask_for_maxima(const sm90_kernel *k, consumer_role *c, const tile *t, const key_walk *w)
+/*
+ * Does it depend on the block how its scores become weights? Where products become scores late, or maxima are old, it
+ * may have to be scored, and its maxima found, first: where a mask cuts it, or, with old maxima, rows are new.
+ */
+static bool may_be_exact(const sm90_kernel *k, const consumer_role *c)
 {
-    tile_rows rows = rows_of(k, c, t);
-    val exact = k->cfg->old ? attention_online_rows_are_new(&c->rows) : no();
-    if (k->form->right || k->form->left)
-        exact = logical_or(exact, attention_block_is_cut(&rows, w->block));
-    assign(c->exact, select(exact, imm_as(U32, 1), imm_as(U32, 0)));
+    return k->cfg->old || scores_late(k, c);
 }
 
 /* What is known of the softmax before there are products. */
 static void look_ahead(const sm90_kernel *k, consumer_role *c, const tile *t, const key_walk *w)
 {
-    ask_for_maxima(k, c, t, w);
-    if (k->cfg->old && k->form->softcap)
-        assign(c->is_short, select(attention_cap_is_short(&c->rows), imm_as(U32, 1), imm_as(U32, 0)));
+    const tile_rows rows = rows_of(k, c, t);
+    val exact = k->cfg->old ? attention_online_rows_are_new(&c->rows) : no();
+    if (k->form->right || k->form->left)
+        exact = logical_or(exact, attention_block_is_cut(&rows, w->block));
+    assign(c->exact, select(exact, imm_as(U32, 1), imm_as(U32, 0)));
+    if (k->cfg->old && k->form->softcap) {
+        val limit[ONLINE_ROWS_MAX];
+        assign(c->is_short, select(attention_cap_is_short(&c->rows, limit), imm_as(U32, 1), imm_as(U32, 0)));
+        for (int r = 0; r < c->rows.count; r++)
+            assign(c->limit[r], limit[r]);
+    }
 }
 
-/* Makes scores, masked where needed. A tile's last block of keys, the first one here, may reach past the last key. */
-static void shape_scores(const sm90_kernel *k, consumer_role *c, const tile *t, const key_walk *w, bool is_last)
+static void mask_scores(const sm90_kernel *k, consumer_role *c, const tile *t, const key_walk *w)
 {
-    val block = w->block;
-    tile_rows rows = rows_of(k, c, t);
-    if (scores_late(k, c) && !is_last) {
-        IF(ne(c->exact, imm(0)))
-            make_scores(k, c, t, w);
-    } else
+    const tile_rows rows = rows_of(k, c, t);
+    if (k->form->right || k->form->left)
+        IF(attention_block_is_cut(&rows, w->block))
+            attention_mask_block(&rows, w->block, c->scores);
+}
+
+/* Makes scores, masked where needed. */
+static void shape_scores(const sm90_kernel *k, consumer_role *c, const tile *t, const key_walk *w)
+{
+    if (!scores_late(k, c))
         make_scores(k, c, t, w);
-    if (is_last)
-        attention_mask_block(&rows, block, c->scores);
-    else if (k->form->right || k->form->left)
-        IF(attention_block_is_cut(&rows, block))
-            attention_mask_block(&rows, block, c->scores);
+    if (may_be_exact(k, c)) {
+        IF(ne(c->exact, imm(0))) {
+            if (scores_late(k, c))
+                make_scores(k, c, t, w);
+            mask_scores(k, c, t, w);
+        }
+    } else {
+        mask_scores(k, c, t, w);
+    }
 }
 
 /*
@@ -298,8 +319,10 @@ static void score_again(const sm90_kernel *k, consumer_role *c, val slot)
 static void weigh_by_old(const sm90_kernel *k, consumer_role *c, const tile *t, const key_walk *w, val slot)
 {
     raw_scores raw = { .cap = NULL };
-    if (scores_late(k, c) && k->form->softcap)
+    if (scores_late(k, c) && k->form->softcap) {
         raw = (raw_scores){ .cap = k->p.cap, .is_short = ne(c->is_short, imm(0)) };
+        memcpy(raw.limit, c->limit, sizeof raw.limit);
+    }
     const bool has_score = scores_late(k, c) && !raw.cap;
     block_scores custom;
     if (has_score) {
@@ -308,24 +331,29 @@ static void weigh_by_old(const sm90_kernel *k, consumer_role *c, const tile *t, 
         raw = (raw_scores){ .score = attention_block_score, .of = &custom };
         attention_custom_share_begin();
     }
-    attention_online_softmax_by_old(&c->rows, c->scores, &raw, c->exact, c->lowered);
+    val sum[ONLINE_ROWS_MAX];
+    const val fits = attention_online_softmax_by_old(&c->rows, c->scores, &raw, sum);
     if (has_score)
         attention_custom_share_end();
-    IF(ne(c->exact, imm(0))) {
-        score_again(k, c, slot);
-        make_scores(k, c, t, w);
+    assign(c->lowered, imm(0));
+    IF(logical_not(fits)) {
+        assign(c->lowered, imm(1));
+        IF(attention_online_rows_lower(&c->rows, c->scores, &raw, sum)) {
+            assign(c->exact, imm(1));
+            score_again(k, c, slot);
+            make_scores(k, c, t, w);
+        }
     }
+    attention_online_rows_add(&c->rows, sum);
 }
 
 /* Scores become weights: by their own maxima, or where it may be so by old ones, or with the cap in the exponents. */
 static void soften(const sm90_kernel *k, consumer_role *c, const tile *t, const key_walk *w, val slot)
 {
-    if (!k->cfg->old && !scores_late(k, c)) {
+    if (!may_be_exact(k, c)) {
         attention_online_softmax(&c->rows, c->scores, NULL);
         return;
     }
-    if (!scores_late(k, c))
-        ask_for_maxima(k, c, t, w);
     IF(eq(c->exact, imm(0))) {
         if (k->cfg->old)
             weigh_by_old(k, c, t, w, slot);
@@ -354,12 +382,12 @@ static void step(const sm90_kernel *k, consumer_role *c, const tile *t, const ke
     mma_fence();
     issue_product(c, values);
     end_turn(k, c);
-    if (scores_late(k, c))
+    if (may_be_exact(k, c))
         look_ahead(k, c, t, w);
     mma_wait(1);
     if (!k->cfg->old)
         release(k, c, &k->ring, keys);
-    shape_scores(k, c, t, w, false);
+    shape_scores(k, c, t, w);
     soften(k, c, t, w, keys);
     if (k->cfg->old)
         release(k, c, &k->ring, keys);
@@ -391,7 +419,9 @@ static void attend(const sm90_kernel *k, consumer_role *c, const tile *t, val ke
         release(k, c, &k->q, c->index);
     fill(c->out, immf(0));
     attention_online_rows_reset(&c->rows);
-    shape_scores(k, c, t, &w, true);
+    const tile_rows rows = rows_of(k, c, t);
+    make_scores(k, c, t, &w);
+    attention_mask_block(&rows, w.block, c->scores); // a tile's last block of keys may reach past the last key
     attention_online_softmax(&c->rows, c->scores, NULL);
     accumulators_to_A(c->scores, k->form->dtype, c->weights);
     pipeline_wait_full(&k->ring, &c->at);
