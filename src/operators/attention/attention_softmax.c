@@ -172,16 +172,16 @@ static val exponent_of(val x, val power, val offset, row_line *of_row)
 }
 
 /* Raw scores become exponents by the maxima. With a cap, maxima and sums must allow TANH_SHORT. */
-static void make_exponents(const online_rows *rows, tensor scores, raw_scores raw)
+static void make_exponents(const online_rows *rows, tensor from, tensor to, raw_scores raw)
 {
     val offset[ONLINE_ROWS_MAX];
     row_line lines[ONLINE_ROWS_MAX] = { 0 };
     for (int r = 0; r < rows->count; r++)
         offset[r] = variable(F32, neg(mul(rows->max[r], rows->exponent)));
-    UNROLL(i, static_size(scores.layout)) {
-        const int r = attention_online_row_of(scores, i);
-        val exponent = at(scores, i), x = raw.score ? raw.score(raw.of, exponent, i) : exponent;
-        assign(exponent, exponent_of(x, power_of(rows, raw.cap, x), offset[r], &lines[r]));
+    UNROLL(i, static_size(to.layout)) {
+        const int r = attention_online_row_of(to, i);
+        val y = at(from, i), x = raw.score ? raw.score(raw.of, y, i) : y;
+        assign(at(to, i), exponent_of(x, power_of(rows, raw.cap, x), offset[r], &lines[r]));
     }
 }
 
@@ -203,7 +203,7 @@ static void weigh(const online_rows *rows, tensor scores, val *sum)
 /* Raw scores become weights by the maxima. */
 static void weigh_rows(const online_rows *rows, tensor scores, raw_scores raw, val *sum)
 {
-    make_exponents(rows, scores, raw);
+    make_exponents(rows, scores, scores, raw);
     weigh(rows, scores, sum);
 }
 
@@ -242,12 +242,12 @@ static void weigh_capped(const online_rows *rows, tensor scores, val is_short, c
 {
     if (rows->probe & 1) {
         IF(is_short) {
-            make_exponents(rows, scores, (raw_scores){ .cap = cap });
+            make_exponents(rows, scores, scores, (raw_scores){ .cap = cap });
         }
         ELSE
         {
             attention_cap_scores(scores, *cap);
-            make_exponents(rows, scores, (raw_scores){ NULL });
+            make_exponents(rows, scores, scores, (raw_scores){ NULL });
         }
         weigh(rows, scores, sum);
         return;
@@ -351,6 +351,34 @@ val attention_online_softmax_by_old(const online_rows *rows, tensor scores, cons
     return vote_all(fits);
 }
 
+void attention_online_exponents(const online_rows *rows, tensor products, tensor exponents, const raw_scores *raw)
+{
+    if (!raw->cap) {
+        make_exponents(rows, products, exponents, *raw);
+        return;
+    }
+    IF(raw->is_short) {
+        make_exponents(rows, products, exponents, *raw);
+    }
+    ELSE
+    {
+        attention_copy_scores(products, exponents);
+        attention_cap_scores(exponents, *raw->cap);
+        make_exponents(rows, exponents, exponents, (raw_scores){ NULL });
+    }
+}
+
+val attention_online_weights_by_old(const online_rows *rows, tensor exponents, const raw_scores *raw, val *sum)
+{
+    val fits = yes();
+    weigh(rows, exponents, sum);
+    UNROLL(r, rows->count) {
+        sum[r] = variable(F32, sum[r]);
+        fits = logical_and(fits, le(sum[r], raw->cap ? raw->limit[r] : immf(SUM_MAX)));
+    }
+    return vote_all(fits);
+}
+
 val attention_online_rows_lower(online_rows *rows, tensor weights, const raw_scores *raw, val *sum)
 {
     val keep[ONLINE_ROWS_MAX], is_beyond = no();
@@ -424,6 +452,12 @@ static void tanh_by_exponentials(tensor x)
         val one = at(x, i);
         assign(one, fma(rcp_ftz(add(exp2_ftz(mul(one, immf(2 * M_LOG2E))), immf(1))), immf(-2), immf(1)));
     }
+}
+
+void attention_copy_scores(tensor from, tensor to)
+{
+    UNROLL(i, static_size(to.layout))
+        assign(at(to, i), at(from, i));
 }
 
 /* Most scores are less than half of their cap: those take a polynomial, as the softmax has exponentials enough. */
