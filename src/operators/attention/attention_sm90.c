@@ -256,13 +256,13 @@ static bool may_be_exact(const sm90_kernel *k, const consumer_role *c)
     return k->cfg->old || scores_late(k, c);
 }
 
-/* What is known of the softmax before there are products. */
-static void look_ahead(const sm90_kernel *k, consumer_role *c, const tile *t, const key_walk *w)
+/* What is known of the softmax of a block before there are products. */
+static void look_ahead(const sm90_kernel *k, consumer_role *c, const tile *t, val block)
 {
     const tile_rows rows = rows_of(k, c, t);
     val exact = k->cfg->old ? attention_online_rows_are_new(&c->rows) : no();
     if (k->form->right || k->form->left)
-        exact = logical_or(exact, attention_block_is_cut(&rows, w->block));
+        exact = logical_or(exact, attention_block_is_cut(&rows, block));
     assign(c->exact, select(exact, imm_as(U32, 1), imm_as(U32, 0)));
     if (k->cfg->old && k->form->softcap) {
         val limit[ONLINE_ROWS_MAX];
@@ -410,7 +410,6 @@ static void issue_ahead(const sm90_kernel *k, consumer_role *c, const key_walk *
 /* Products leave their registers: as exponents by old maxima, or as scores. */
 static void take_products(const sm90_kernel *k, consumer_role *c, const tile *t, const key_walk *w)
 {
-    look_ahead(k, c, t, w);
     IF(ne(c->exact, imm(0))) {
         attention_copy_scores(c->products, c->scores);
         make_scores(k, c, t, w);
@@ -443,6 +442,7 @@ static void step_apart(const sm90_kernel *k, consumer_role *c, const tile *t, co
     issue_product(c, values);
     end_turn(k, c);
     soften(k, c, t, w, c->slot);
+    look_ahead(k, c, t, sub(w->block, imm(1)));
     mma_wait(0);
     release(k, c, &k->ring, c->slot);
     release(k, c, &k->ring, values);
@@ -468,7 +468,7 @@ static void step(const sm90_kernel *k, consumer_role *c, const tile *t, const ke
     issue_product(c, values);
     end_turn(k, c);
     if (may_be_exact(k, c))
-        look_ahead(k, c, t, w);
+        look_ahead(k, c, t, w->block);
     mma_wait(1);
     if (!k->cfg->old)
         release(k, c, &k->ring, keys);
@@ -516,6 +516,7 @@ static void attend(const sm90_kernel *k, consumer_role *c, const tile *t, val ke
     attention_online_softmax(&c->rows, c->scores, NULL);
     accumulators_to_A(c->scores, k->form->dtype, c->weights);
     if (k->cfg->apart) {
+        look_ahead(k, c, t, sub(w.block, imm(1)));
         mma_wait(0);
         release(k, c, &k->ring, keys);
         assign(c->slot, c->next);
