@@ -224,7 +224,9 @@ void attention_sm80(const void *config, int kernel);
     X(owner, bool, draw, "0", "0 1", "tiles are drawn from a counter, not shared out")            \
     X(owner, bool, old, "0", "0 1", "weights by the maxima of blocks before, as far as they do")  \
     X(owner, bool, single, "0", "0 1", "all keys are in one block: there is no loop over blocks") \
-    X(owner, bool, parts, "0", "0 1", "tiles behind the whole turns are shared out by consumers")
+    X(owner, bool, parts, "0", "0 1", "tiles behind the whole turns are shared out by consumers") \
+    X(owner, bool, apart, "0", "0 1", "exponents have registers apart from products")             \
+    X(owner, int, probe, "0", "0 1 2 3 4 5", "probe")
 
 typedef struct attention_sm90_config {
     attention_form form;

@@ -14,6 +14,8 @@
  */
 #include "operators/attention/attention_sm90.h"
 
+#include <string.h>
+
 enum {
     BARRIER_CONSUMER = 1, // named barriers, + consumer: its 128 threads round the staging buffers
     BARRIER_TURN = 4,     // + consumer: it may issue; it waits, the one before arrives
@@ -35,15 +37,16 @@ bool attention_sm90_fits_registers(const attention_sm90_config *c, int registers
     enum { ALL = 255, UNIT = 8, REST = 26, MORE = 2, OF_WEIGHTS = 4 };
     const int share = registers_per_sm / (WARPGROUP * (1 + c->consumers) * c->ctas) / UNIT * UNIT,
               launched = share < ALL ? share : ALL, moved = CONSUMER_REGISTERS[c->consumers][c->ctas],
-              own = moved ? moved : launched, scores = c->tile_n / 2, out = attention_columns_of(c->form.dv).used / 2;
+              own = moved ? moved : launched, block = c->tile_n / 2, scores = c->apart ? 2 * block : block,
+              out = attention_columns_of(c->form.dv).used / 2;
     const bool is_plain = !c->form.softcap && !c->form.mask && !attention_score_find(c->form.score) && !c->old;
-    return scores + REST <= launched && out + OF_WEIGHTS + REST <= launched &&
-           scores + scores / 2 + (is_plain ? 0 : scores / 4) + out + REST + MORE <= own;
+    return block + REST <= launched && out + OF_WEIGHTS + REST <= launched &&
+           scores + block / 2 + (is_plain ? 0 : block / 4) + out + REST + MORE <= own;
 }
 
 static bool has_turns(const attention_sm90_config *c)
 {
-    return c->consumers > 1 && !c->single;
+    return c->consumers > 1 && !c->single && !(c->probe & 4);
 }
 
 /* Is O rescaled only where a weight would exceed 2^SLACK? Of 256 columns 822 -> 776 us. */
@@ -131,13 +134,16 @@ typedef struct consumer_role {
     tiled_mma qk, pv;
     score_operands keys;
     tensor tCrV;        // (1,MMA_K,SLOTS)
+    tensor products;    // (MMA,1,1), of the same registers as scores unless these are apart
     tensor scores, out; // (MMA,1,1)
+    val slot, next;     // of the keys of products, and of the scores
     tensor weights;     // (PAIRS,1,MMA_K)
     tensor sO;          // (ROWS,CHUNK,BUFFERS)
     online_rows rows;
-    val exact;           // not 0: a block is scored, and its maxima found, before there are weights; u32
-    val lowered;         // with old maxima: attention_online_softmax_by_old()
-    val is_short;        // with a cap beside: attention_cap_is_short(), u32
+    val exact;    // not 0: a block is scored, and its maxima found, before there are weights; u32
+    val lowered;  // with old maxima: not 0 where the rows' factors are not 1; u32
+    val is_short; // with a cap beside: attention_cap_is_short(), u32
+    val limit[ONLINE_ROWS_MAX];
     val tiles;           // that it takes part in: others than the first consumer in whole ones
     custom_score custom; // in the tile's head
     pipeline_state at, q;
@@ -161,6 +167,9 @@ static consumer_role describe_consumer(const sm90_kernel *k)
     c.keys = attention_score_operands_of(&c.qk, k->d, k->sQ, c.index, k->sK);
     c.tCrV = descriptors_B(&c.pv, attention_transposed_chunks(k->sV, k->dv));
     c.scores = fragment_C(&c.qk, ROWS, bn);
+    c.products = cfg->apart ? fragment_C(&c.qk, ROWS, bn) : c.scores;
+    c.slot = variable(U32, imm(0));
+    c.next = variable(U32, imm(0));
     c.out = fragment_C(&c.pv, ROWS, k->dv.used);
     c.weights = fragment_A_words(&c.pv, ROWS, bn);
     c.sO = slice(k->sO, _, _, _, c.index);
@@ -170,8 +179,12 @@ static consumer_role describe_consumer(const sm90_kernel *k)
         c.exact = variable(U32, imm(0));
     if (cfg->old)
         c.lowered = variable(U32, imm(0));
-    if (cfg->old && k->form->softcap)
+    if (cfg->old && k->form->softcap) {
         c.is_short = variable(U32, imm(0));
+        for (int r = 0; r < c.rows.count; r++)
+            c.limit[r] = variable(F32, immf(0));
+    }
+    c.rows.probe = cfg->probe;
     c.tiles = cfg->parts ? select(eq(c.index, imm(0)), k->tiles, k->whole) : k->tiles;
     c.at = consumer_state(&k->ring);
     c.q = (pipeline_state){ c.index, variable(U32, imm(0)), cfg->consumers };
@@ -234,39 +247,53 @@ static bool scores_late(const sm90_kernel *k, const consumer_role *c)
     return k->form->softcap ? !how && !k->form->mask : k->cfg->old && how && !how->block;
 }
 
-/* Must a block be scored, and its maxima found, first? Where a mask cuts it, or, with old maxima, rows are new. */
-static void ask_for_maxima(const sm90_kernel *k, consumer_role *c, const tile *t, const key_walk *w)
+/*
+ * Does it depend on the block how its scores become weights? Where products become scores late, or maxima are old, it
+ * may have to be scored, and its maxima found, first: where a mask cuts it, or, with old maxima, rows are new.
+ */
+static bool may_be_exact(const sm90_kernel *k, const consumer_role *c)
 {
-    tile_rows rows = rows_of(k, c, t);
+    return k->cfg->old || scores_late(k, c);
+}
+
+/* What is known of the softmax of a block before there are products. */
+static void look_ahead(const sm90_kernel *k, consumer_role *c, const tile *t, val block)
+{
+    const tile_rows rows = rows_of(k, c, t);
     val exact = k->cfg->old ? attention_online_rows_are_new(&c->rows) : no();
     if (k->form->right || k->form->left)
-        exact = logical_or(exact, attention_block_is_cut(&rows, w->block));
+        exact = logical_or(exact, attention_block_is_cut(&rows, block));
     assign(c->exact, select(exact, imm_as(U32, 1), imm_as(U32, 0)));
+    if (k->cfg->old && k->form->softcap) {
+        val limit[ONLINE_ROWS_MAX];
+        assign(c->is_short, select(attention_cap_is_short(&c->rows, limit), imm_as(U32, 1), imm_as(U32, 0)));
+        for (int r = 0; r < c->rows.count; r++)
+            assign(c->limit[r], limit[r]);
+    }
 }
 
-/* What is known of the softmax before there are products. */
-static void look_ahead(const sm90_kernel *k, consumer_role *c, const tile *t, const key_walk *w)
+static void mask_scores(const sm90_kernel *k, consumer_role *c, const tile *t, const key_walk *w)
 {
-    ask_for_maxima(k, c, t, w);
-    if (k->cfg->old && k->form->softcap)
-        assign(c->is_short, select(attention_cap_is_short(&c->rows), imm_as(U32, 1), imm_as(U32, 0)));
+    const tile_rows rows = rows_of(k, c, t);
+    if (k->form->right || k->form->left)
+        IF(attention_block_is_cut(&rows, w->block))
+            attention_mask_block(&rows, w->block, c->scores);
 }
 
-/* Makes scores, masked where needed. A tile's last block of keys, the first one here, may reach past the last key. */
-static void shape_scores(const sm90_kernel *k, consumer_role *c, const tile *t, const key_walk *w, bool is_last)
+/* Makes scores, masked where needed. */
+static void shape_scores(const sm90_kernel *k, consumer_role *c, const tile *t, const key_walk *w)
 {
-    val block = w->block;
-    tile_rows rows = rows_of(k, c, t);
-    if (scores_late(k, c) && !is_last) {
-        IF(ne(c->exact, imm(0)))
-            make_scores(k, c, t, w);
-    } else
+    if (!scores_late(k, c))
         make_scores(k, c, t, w);
-    if (is_last)
-        attention_mask_block(&rows, block, c->scores);
-    else if (k->form->right || k->form->left)
-        IF(attention_block_is_cut(&rows, block))
-            attention_mask_block(&rows, block, c->scores);
+    if (may_be_exact(k, c)) {
+        IF(ne(c->exact, imm(0))) {
+            if (scores_late(k, c))
+                make_scores(k, c, t, w);
+            mask_scores(k, c, t, w);
+        }
+    } else {
+        mask_scores(k, c, t, w);
+    }
 }
 
 /*
@@ -294,38 +321,63 @@ static void score_again(const sm90_kernel *k, consumer_role *c, val slot)
     fence_proxy_async(); // before TMA overwrites the block
 }
 
-/* Weights by old maxima; where these fail, scores are made again for new ones. */
-static void weigh_by_old(const sm90_kernel *k, consumer_role *c, const tile *t, const key_walk *w, val slot)
+/* What is left to do with products before they become weights by old maxima. */
+static raw_scores raw_of(const sm90_kernel *k, consumer_role *c, const tile *t, const key_walk *w, block_scores *custom)
 {
     raw_scores raw = { .cap = NULL };
-    if (scores_late(k, c) && k->form->softcap)
+    if (!scores_late(k, c))
+        return raw;
+    if (k->form->softcap) {
         raw = (raw_scores){ .cap = k->p.cap, .is_short = ne(c->is_short, imm(0)) };
-    const bool has_score = scores_late(k, c) && !raw.cap;
+        memcpy(raw.limit, c->limit, sizeof raw.limit);
+        return raw;
+    }
+    const tile_rows rows = rows_of(k, c, t);
+    *custom = attention_block_scores_of(&c->custom, &rows, w->block, c->scores);
+    return (raw_scores){ .score = attention_block_score, .of = custom };
+}
+
+/* The sums of a block of weights by old maxima; where these fail, scores are made again for new ones. */
+static void add_sums(const sm90_kernel *k, consumer_role *c, const tile *t, const key_walk *w, val slot,
+                     const raw_scores *raw, val fits, val *sum)
+{
+    assign(c->lowered, imm(0));
+    IF(logical_not(fits)) {
+        assign(c->lowered, imm(1));
+        IF(attention_online_rows_lower(&c->rows, c->scores, raw, sum)) {
+            assign(c->exact, imm(1));
+            score_again(k, c, slot);
+            make_scores(k, c, t, w);
+        }
+    }
+    attention_online_rows_add(&c->rows, sum);
+}
+
+/* Weights by old maxima. */
+static void weigh_by_old(const sm90_kernel *k, consumer_role *c, const tile *t, const key_walk *w, val slot)
+{
     block_scores custom;
-    if (has_score) {
-        const tile_rows rows = rows_of(k, c, t);
-        custom = attention_block_scores_of(&c->custom, &rows, w->block, c->scores);
-        raw = (raw_scores){ .score = attention_block_score, .of = &custom };
-        attention_custom_share_begin();
+    const raw_scores raw = raw_of(k, c, t, w, &custom);
+    val sum[ONLINE_ROWS_MAX], fits;
+    if (k->cfg->apart) {
+        fits = attention_online_weights_by_old(&c->rows, c->scores, &raw, sum);
+    } else {
+        if (raw.score)
+            attention_custom_share_begin();
+        fits = attention_online_softmax_by_old(&c->rows, c->scores, &raw, sum);
+        if (raw.score)
+            attention_custom_share_end();
     }
-    attention_online_softmax_by_old(&c->rows, c->scores, &raw, c->exact, c->lowered);
-    if (has_score)
-        attention_custom_share_end();
-    IF(ne(c->exact, imm(0))) {
-        score_again(k, c, slot);
-        make_scores(k, c, t, w);
-    }
+    add_sums(k, c, t, w, slot, &raw, fits, sum);
 }
 
 /* Scores become weights: by their own maxima, or where it may be so by old ones, or with the cap in the exponents. */
 static void soften(const sm90_kernel *k, consumer_role *c, const tile *t, const key_walk *w, val slot)
 {
-    if (!k->cfg->old && !scores_late(k, c)) {
+    if (!may_be_exact(k, c)) {
         attention_online_softmax(&c->rows, c->scores, NULL);
         return;
     }
-    if (!scores_late(k, c))
-        ask_for_maxima(k, c, t, w);
     IF(eq(c->exact, imm(0))) {
         if (k->cfg->old)
             weigh_by_old(k, c, t, w, slot);
@@ -337,6 +389,67 @@ static void soften(const sm90_kernel *k, consumer_role *c, const tile *t, const 
         if (k->cfg->old)
             assign(c->lowered, imm(1));
     }
+}
+
+/*
+ * Issues the scores of the block behind this one, if there is one, else this one's again, for nobody: wgmma in a branch
+ * would be serialised.
+ */
+static void issue_ahead(const sm90_kernel *k, consumer_role *c, const key_walk *w)
+{
+    const val more = logical_not(attention_key_walk_is_last(w));
+    IF(more)
+        pipeline_wait_full(&k->ring, &c->at);
+    assign(c->next, shuffle(select(more, c->at.stage, c->slot), imm(0)));
+    IF(more)
+        pipeline_advance(&c->at);
+    mma_fence();
+    attention_issue_scores(&c->qk, &c->keys, shuffle(c->next, imm(0)), c->products);
+}
+
+/* Products leave their registers: as exponents by old maxima, or as scores. */
+static void take_products(const sm90_kernel *k, consumer_role *c, const tile *t, const key_walk *w)
+{
+    IF(ne(c->exact, imm(0))) {
+        attention_copy_scores(c->products, c->scores);
+        make_scores(k, c, t, w);
+        mask_scores(k, c, t, w);
+    }
+    ELSE
+    {
+        block_scores custom;
+        const raw_scores raw = raw_of(k, c, t, w, &custom);
+        if (raw.score)
+            attention_custom_share_begin();
+        attention_online_exponents(&c->rows, c->products, c->scores, &raw);
+        if (raw.score)
+            attention_custom_share_end();
+    }
+}
+
+/*
+ * The same with exponents apart: scores of the block behind this one, and the product of the one before, run under this
+ * one's exponentials. On entry and on exit nothing is under way, and products are complete.
+ */
+static void step_apart(const sm90_kernel *k, consumer_role *c, const tile *t, const key_walk *w)
+{
+    take_products(k, c, t, w);
+    begin_turn(k, c);
+    issue_ahead(k, c, w);
+    pipeline_wait_full(&k->ring, &c->at);
+    const val values = take_slot(c);
+    mma_fence();
+    issue_product(c, values);
+    end_turn(k, c);
+    soften(k, c, t, w, c->slot);
+    look_ahead(k, c, t, sub(w->block, imm(1)));
+    mma_wait(0);
+    release(k, c, &k->ring, c->slot);
+    release(k, c, &k->ring, values);
+    assign(c->slot, c->next);
+    accumulators_to_A(c->scores, k->form->dtype, c->weights);
+    IF(ne(c->lowered, imm(0)))
+        attention_scale_rows(c->out, c->rows.factor);
 }
 
 /*
@@ -354,12 +467,12 @@ static void step(const sm90_kernel *k, consumer_role *c, const tile *t, const ke
     mma_fence();
     issue_product(c, values);
     end_turn(k, c);
-    if (scores_late(k, c))
-        look_ahead(k, c, t, w);
+    if (may_be_exact(k, c))
+        look_ahead(k, c, t, w->block);
     mma_wait(1);
     if (!k->cfg->old)
         release(k, c, &k->ring, keys);
-    shape_scores(k, c, t, w, false);
+    shape_scores(k, c, t, w);
     soften(k, c, t, w, keys);
     if (k->cfg->old)
         release(k, c, &k->ring, keys);
@@ -385,25 +498,44 @@ static void attend(const sm90_kernel *k, consumer_role *c, const tile *t, val ke
 {
     c->custom = attention_custom_score_of(k->form, &k->p, t->head);
     mma_wait(0);
-    release(k, c, &k->ring, keys);
+    if (!k->cfg->apart)
+        release(k, c, &k->ring, keys);
     key_walk w = attention_key_walk_begin(&c->custom, &k->grid, t, true);
     if (k->cfg->single)
         release(k, c, &k->q, c->index);
     fill(c->out, immf(0));
     attention_online_rows_reset(&c->rows);
-    shape_scores(k, c, t, &w, true);
+    const tile_rows rows = rows_of(k, c, t);
+    if (k->cfg->apart) {
+        assign(c->slot, keys);
+        attention_copy_scores(c->products, c->scores);
+        issue_ahead(k, c, &w);
+    }
+    make_scores(k, c, t, &w);
+    attention_mask_block(&rows, w.block, c->scores); // a tile's last block of keys may reach past the last key
     attention_online_softmax(&c->rows, c->scores, NULL);
     accumulators_to_A(c->scores, k->form->dtype, c->weights);
-    pipeline_wait_full(&k->ring, &c->at);
+    if (k->cfg->apart) {
+        look_ahead(k, c, t, sub(w.block, imm(1)));
+        mma_wait(0);
+        release(k, c, &k->ring, keys);
+        assign(c->slot, c->next);
+    } else
+        pipeline_wait_full(&k->ring, &c->at);
     if (!k->cfg->single) {
         FOREVER {
             attention_key_walk_look(&w);
             BREAK_IF(attention_key_walk_is_last(&w));
             attention_key_walk_advance(&w);
-            step(k, c, t, &w);
+            if (k->cfg->apart)
+                step_apart(k, c, t, &w);
+            else
+                step(k, c, t, &w);
         }
         release(k, c, &k->q, c->index);
     }
+    if (k->cfg->apart)
+        pipeline_wait_full(&k->ring, &c->at);
     assign(c->q.parity, bit_xor(c->q.parity, imm(1)));
 }
 
@@ -450,7 +582,7 @@ static void consume_tiles(const sm90_kernel *k, consumer_role *c, walk *w)
     pipeline_wait_full(&k->ring, &c->at);
     val keys = variable(U32, take_slot(c));
     mma_fence();
-    attention_issue_scores(&c->qk, &c->keys, keys, c->scores);
+    attention_issue_scores(&c->qk, &c->keys, keys, c->products);
     FOREVER {
         const tile t = attention_sm90_tile_of(k, w->number);
         attend(k, c, &t, keys);
@@ -470,7 +602,7 @@ static void consume_tiles(const sm90_kernel *k, consumer_role *c, walk *w)
         } else
             pipeline_advance(&c->at);
         mma_fence();
-        attention_issue_scores(&c->qk, &c->keys, keys, c->scores);
+        attention_issue_scores(&c->qk, &c->keys, keys, c->products);
         mma_wait(1);
         release(k, c, &k->ring, values);
         finish(k, c, &t);

@@ -75,7 +75,18 @@ static void load_tile(const sm90_kernel *k, pipeline_state *ring, val q_parity, 
     from.keys = (tile_place){ div(from.queries.head, k->p.group), from.queries.batch };
     load_block(k, ring, &from, ATTENTION_K, w.block);
     load_queries(k, q_parity, &from);
-    if (!k->cfg->single)
+    if (k->cfg->apart) { // scores are a block further ahead
+        IF(logical_not(attention_key_walk_is_last(&w)))
+            load_block(k, ring, &from, ATTENTION_K, attention_key_walk_next(&w));
+        FOREVER {
+            BREAK_IF(attention_key_walk_is_last(&w));
+            const val block = w.block, next = attention_key_walk_next(&w);
+            IF(ne(next, t->first))
+                load_block(k, ring, &from, ATTENTION_K, sub(next, imm(1)));
+            load_block(k, ring, &from, ATTENTION_V, block);
+            attention_key_walk_advance(&w);
+        }
+    } else if (!k->cfg->single)
         FOREVER {
             attention_key_walk_look(&w);
             BREAK_IF(attention_key_walk_is_last(&w));

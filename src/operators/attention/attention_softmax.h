@@ -18,7 +18,8 @@ int attention_online_row_of(tensor acc, int64_t value);
 /* The state of a thread's rows. */
 typedef struct online_rows {
     int count;
-    val exponent;                // weights are 2^(exponent * (score - max))
+    val exponent; // weights are 2^(exponent * (score - max))
+    int probe;
     int slack;                   // a maximum stays while weights are at most 2^slack: mostly `factor` is 1
     val max[ONLINE_ROWS_MAX];    // of the scores so far, at least ATTENTION_FLOOR; known to the four lanes of a row
     val sum[ONLINE_ROWS_MAX];    // of this lane's weights; after attention_online_rows_finish() of the whole row's
@@ -46,21 +47,36 @@ val attention_online_rows_are_new(const online_rows *rows);
 /* What is still to be applied to scores before they become weights. */
 typedef struct raw_scores {
     const val *cap;                                 // attention_cap_numbers(), or NULL
-    val is_short;                                   // where there is one: attention_cap_is_short()
+    val is_short;                                   // where there is one: attention_cap_is_short(),
+    val limit[ONLINE_ROWS_MAX];                     // and its limits
     val (*score)(const void *of, val x, int64_t i); // applied to element i of the accumulators, or NULL
     const void *of;
 } raw_scores;
 
-/* Do the rows' maxima let a cap be part of the exponents of the next block? The same in all lanes. */
-val attention_cap_is_short(const online_rows *rows);
+/*
+ * Do the rows' maxima let a cap be part of the exponents of the next block? The same in all lanes. limit: of a row's
+ * sum in it, by old maxima.
+ */
+val attention_cap_is_short(const online_rows *rows, val *limit);
 
 /*
- * The same by the maxima of the blocks before, which saves finding new ones; the sums tell whether the old ones served.
- * Two variables, u32, equal in all lanes. lost: nonzero where some scores were too large; they must be computed again
- * for attention_online_softmax(), and the rows are as before. lowered: nonzero where `factor` is not 1. What is left to
- * do with raw scores hides under the exponentials.
+ * The same by the maxima of the blocks before, which saves finding new ones; the sums tell whether the old ones served,
+ * the same in all lanes. What is left to do with raw scores hides under the exponentials.
  */
-void attention_online_softmax_by_old(online_rows *rows, tensor scores, const raw_scores *raw, val lost, val lowered);
+val attention_online_softmax_by_old(const online_rows *rows, tensor scores, const raw_scores *raw, val *sum);
+
+/* The same in two steps, between which the products' registers are free. */
+void attention_online_exponents(const online_rows *rows, tensor products, tensor exponents, const raw_scores *raw);
+val attention_online_weights_by_old(const online_rows *rows, tensor exponents, const raw_scores *raw, val *sum);
+
+/*
+ * Where they did not: lowers weights and rows, what was summed before counts `factor` times. Or true, in all lanes, and
+ * rows are as they were, but their sums are 0: scores were too large, and must be computed again for new maxima.
+ */
+val attention_online_rows_lower(online_rows *rows, tensor weights, const raw_scores *raw, val *sum);
+
+/* Adds a block's sums. */
+void attention_online_rows_add(online_rows *rows, const val *sum);
 
 /*
  * The end of a row: its maximum in bits and the sum of its weights, the factor for O, which is 0 where there are none.
@@ -78,6 +94,9 @@ void attention_online_rows_finish(online_rows *rows, val sink);
 
 /* ln(sum of exp(score)) of a row, of its maximum in bits and the sum of its weights; -inf where there are none. */
 val attention_logarithm(val top, val sum);
+
+/* From registers to registers. */
+void attention_copy_scores(tensor from, tensor to);
 
 /* Scores become tanh(factor * score), as a soft cap needs. */
 void attention_cap_scores(tensor scores, val factor);
