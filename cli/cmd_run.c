@@ -1,8 +1,8 @@
 /* cmd_run.c - ckl run: one problem, checked. */
 #include <stdio.h>
-#include <stdlib.h>
 
 #include "base/math.h"
+#include "bench/statistics.h"
 #include "lab/check.h"
 #include "cli/cli.h"
 #include "lab/clock.h"
@@ -14,12 +14,6 @@ static const cli_option options[] = {
     { "--device", "D", &device_id, "cuda, cuda:1, emulator:h200, emulator:l4; the best present if not given" },
     { "--save", "PREFIX", &save, "write every operand after the run to PREFIX.<name>.bin, raw, rows without padding" },
 };
-
-static int ascending(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
 
 /* Median time of warm runs by events of the device. */
 static ckl_status time_runs(const check *k, double *median_us)
@@ -41,8 +35,7 @@ static ckl_status time_runs(const check *k, double *median_us)
     }
     ops->event_destroy(k->device, begin);
     ops->event_destroy(k->device, end);
-    qsort(us, TIMED_RUNS, sizeof us[0], ascending);
-    *median_us = us[TIMED_RUNS / 2];
+    *median_us = summarize(us, TIMED_RUNS).median;
     return status;
 }
 

@@ -3,21 +3,9 @@
 # file, word by word but for the indentation; links between pages lead to files and headings; README.md names every page.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-passed=0
-failed=0
+. scripts/checks.sh
 
 lines_of() { sed -e 's/^[[:space:]]*//' -e 's/[[:space:]]*$//' "$1"; }
-
-check() { # check WHAT CONDITION...
-    local what=$1
-    shift
-    if "$@"; then
-        passed=$((passed + 1))
-    else
-        echo "FAILED $what"
-        failed=$((failed + 1))
-    fi
-}
 
 stands_in() { # stands_in BLOCK FILE
     [[ -f $2 && $'\n'$(lines_of "$2")$'\n' == *$'\n'"$1"$'\n'* ]]
@@ -64,5 +52,4 @@ done
 for page in docs/*.md; do # whose order there is that of the site
     check "README.md names $page" grep -q "]($page)" README.md
 done
-echo "$passed passed, $failed failed"
-[[ $failed -eq 0 ]]
+report

@@ -3,22 +3,10 @@
 # a status that is not looked at gives one.
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit
-passed=0
-failed=0
+. scripts/checks.sh
 
 compile() { # compile COMPILER LANGUAGE STANDARD SOURCE...: what the compiler says
     printf '%s\n' "${@:4}" | "$1" -x "$2" "-std=$3" -Wall -Wextra -pedantic -Werror -Iinclude -c -o /dev/null - 2>&1
-}
-
-check() { # check NAME COMMAND...
-    local name=$1
-    shift
-    if "$@"; then
-        passed=$((passed + 1))
-    else
-        echo "FAILED $name"
-        failed=$((failed + 1))
-    fi
 }
 
 warns() { # warns COMPILER LANGUAGE STANDARD: of a call whose status is dropped
@@ -42,5 +30,4 @@ for compiler in gcc clang; do
         check "$compiler $language: a dropped status" warns $compiler ${language/:/ }
     done
 done
-echo "$passed passed, $failed failed"
-[[ $failed -eq 0 && $passed -gt 0 ]]
+report

@@ -21,8 +21,7 @@ declare -A allowed=(
     [cli]='cli/|bench/|lab/|operators/|skeletons/|plan/|device/|cute/|ir/|base/|cutekernellib/'
 )
 ours='base|ir|cute|device|plan|skeletons|operators|ffi|lab|bench|cli|cutekernellib'
-passed=0
-failed=0
+. scripts/checks.sh
 
 fault() {
     echo "FAILED $1"
@@ -56,5 +55,4 @@ while read -r file; do
     fault "$file knows the driver; only cuda*.c and nvml.c of src/device may"
 done < <(grep -rlE 'dlopen|libcuda\.so' src --include='*.[ch]' | grep -vE '^src/device/(cuda|nvml)' || true)
 
-echo "$passed passed, $failed failed"
-[[ $failed -eq 0 ]]
+report

@@ -5,28 +5,20 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 library=${1:?usage: check_symbols.sh LIBRARY}
 bytes_max=$(((3 * 1024 + 768) * 1024))
-passed=0
-failed=0
+. scripts/checks.sh
+
+is_ours() { [[ $1 == ckl_* || $1 == __tvm_ffi_ckl* ]]; }
 
 while read -r symbol; do
-    if [[ $symbol == ckl_* || $symbol == __tvm_ffi_ckl* ]]; then
-        passed=$((passed + 1))
-    else
-        echo "FAILED $library exports $symbol"
-        failed=$((failed + 1))
-    fi
+    check "$library exports $symbol" is_ours "$symbol"
 done < <(nm -D --defined-only "$library" | awk '{print $NF}' | sed 's/@.*//')
+check "$library exports nothing" test "$passed" -gt 0
 
 stripped=$(mktemp)
 trap 'rm -f "$stripped"' EXIT
 strip -o "$stripped" "$library"
 bytes=$(stat -c %s "$stripped")
-if [[ $bytes -le $bytes_max ]]; then
-    passed=$((passed + 1))
-else
-    echo "FAILED $library has $bytes bytes stripped, more than $bytes_max"
-    failed=$((failed + 1))
-fi
+check "$library has $bytes bytes stripped, more than $bytes_max" test "$bytes" -le "$bytes_max"
 
 number() { # number NAME: of the version in base.h
     awk -v name="CKL_VERSION_$1" '$2 == name {print $3}' include/cutekernellib/base.h
@@ -34,11 +26,5 @@ number() { # number NAME: of the version in base.h
 interface=$(number MAJOR)
 [[ $interface -gt 0 ]] || interface+=.$(number MINOR)
 soname=$(readelf -d "$library" | sed -n 's/.*(SONAME).*\[\(.*\)\]/\1/p')
-if [[ $soname == "libcutekernellib.so.$interface" ]]; then
-    passed=$((passed + 1))
-else
-    echo "FAILED $library is $soname, wanted libcutekernellib.so.$interface"
-    failed=$((failed + 1))
-fi
-echo "$passed passed, $failed failed"
-[[ $failed -eq 0 && $passed -gt 1 ]]
+check "$library is $soname, wanted libcutekernellib.so.$interface" test "$soname" = "libcutekernellib.so.$interface"
+report

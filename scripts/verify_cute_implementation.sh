@@ -3,19 +3,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 ckl=${1:-build/ckl}
-passed=0
-failed=0
-
-check() { # check WHAT COMMAND...: the command succeeds
-    local what=$1
-    shift
-    if "$@"; then
-        passed=$((passed + 1))
-    else
-        echo "FAILED $what"
-        failed=$((failed + 1))
-    fi
-}
+. scripts/checks.sh
 
 absent() { # absent PATTERN PATH...: no line of code (comments aside) matches; says which does
     local pattern=$1 found
@@ -75,5 +63,4 @@ check "sm90 attention reallocates registers" emits "$attention" 'setmaxnreg'
 check "portable attention uses tensor cores" emits "$attention impl=sm80" 'mma\.sync'
 check "portable gemm uses tensor cores" emits 'gemm m=512 n=512 k=512 a=f16 impl=tiled' 'mma\.sync'
 
-echo "$passed passed, $failed failed"
-[[ $failed -eq 0 ]]
+report

@@ -1,9 +1,11 @@
 /* unit_bench_rows.c - what a bench does beside races: rows made ahead, suites, configs of a file, peers in Python. */
 #define _GNU_SOURCE // nftw, for temporary_folder.h
 
+#include "unit.h"
 #include "bench/ahead.h"
 #include "bench/suites.h"
 #include "bench/sweep.h"
+#include "capture.h"
 #include "temporary_folder.h"
 #include "twice_operator.h"
 
@@ -174,9 +176,9 @@ TEST(suites_in_turn)
 }
 
 /* What sweep_run() prints of the configs of a file. */
-static void sweep(const char *configs, char *said, size_t bytes)
+static const char *sweep(const char *configs)
 {
-    static const char path[] = "/tmp/ckl-unit-bench-configs.txt", output[] = "/tmp/ckl-unit-bench-output.txt";
+    static const char path[] = "/tmp/ckl-unit-bench-configs.txt";
     twice_problem problem = { problem_size };
     test_case c = { .test = &twice_test, .problem = &problem, .fields = "n=100" };
     const race_options options = { .no_peer = true, .limits = { .rounds = 2, .seconds_max = 0.05 } };
@@ -184,20 +186,13 @@ static void sweep(const char *configs, char *said, size_t bytes)
     fputs(configs, file);
     fclose(file);
     fields_default(line_key_table, &c.keys);
-    fflush(stdout);
-    int kept = dup(STDOUT_FILENO);
-    assert_non_null(freopen(output, "w", stdout));
+    const capture output = capture_begin(stdout);
     ckl_status status = sweep_run(&c, &device, &options, path);
-    fflush(stdout);
-    dup2(kept, STDOUT_FILENO);
-    close(kept);
-    file = fopen(output, "r");
-    said[fread(said, 1, bytes - 1, file)] = '\0';
-    fclose(file);
+    const char *said = capture_end(&output);
     remove(path);
-    remove(output);
     assert_ok(status);
     arena_clear(&c.memory);
+    return said;
 }
 
 /* Every implementation has a row, the simplest first, with the line that repeats it. */
@@ -222,9 +217,8 @@ TEST_BETWEEN(ladder, open_race, NULL)
 /* A file's line is a config as plans print it, with or without the names before it. */
 TEST_BETWEEN(configs_of_a_file, open_race, NULL)
 {
-    char said[2048];
     own_us = 60;
-    sweep("twice plain late_us=40 # a comment\nplain late_us=20\nlate_us=30\nplane late_us=10\n", said, sizeof said);
+    const char *said = sweep("twice plain late_us=40 # a comment\nplain late_us=20\nlate_us=30\nplane late_us=10\n");
     assert_non_null(strstr(said, "plane late_us=10: twice: no implementation 'plane', did you mean 'plain'?"));
     const char *fastest = strstr(said, " 80.00 "), *then = strstr(said, " 90.00 "), *last = strstr(said, " 100.00 ");
     assert_true(fastest && then > fastest && last > then);

@@ -18,6 +18,7 @@
 #include "unit.h"
 #include "base/math.h"
 #include "base/sha256.h"
+#include "capture.h"
 #include "cutekernellib/cutekernellib.h"
 #include "device/cubin_cache.h"
 #include "fake_cuda.h"
@@ -101,21 +102,11 @@ static void write_file(const char *path, const char *from, size_t bytes)
 /* What work() says in the log. */
 static const char *said(void (*work)(void))
 {
-    static char log[4096];
-    char path[PATH_MAX + 16];
-    snprintf(path, sizeof path, "%s.log", folder);
-    int file = open(path, O_RDWR | O_CREAT | O_TRUNC, 0600), before = dup(STDERR_FILENO);
-    fflush(stderr);
-    dup2(file, STDERR_FILENO);
+    const capture log = capture_begin(stderr);
     setenv("CKL_LOG", "cache", 1);
     work();
     unsetenv("CKL_LOG");
-    dup2(before, STDERR_FILENO);
-    close(before);
-    close(file);
-    log[read_file(path, log, sizeof log - 1)] = '\0';
-    unlink(path);
-    return log;
+    return capture_end(&log);
 }
 
 static void assert_said(const char *log, const char *words)

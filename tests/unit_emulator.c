@@ -5,7 +5,7 @@
 /* z[i] = x[i] + y[i] over a grid that is larger than n */
 static void describe_add(void)
 {
-    val x = ir_scalar_param(IR_U64, "x"), y = ir_scalar_param(IR_U64, "y"), z = ir_scalar_param(IR_U64, "z");
+    val x = pointer("x"), y = pointer("y"), z = pointer("z");
     val n = ir_scalar_param(IR_U32, "n");
     val i = ir_fma(ir_sreg(IR_CTA_X), ir_int(IR_U32, ir_current()->threads), ir_sreg(IR_TID_X));
     IF(ir_compare(IR_LT, i, n)) {
@@ -40,12 +40,6 @@ static void run_into(void (*describe)(void), int threads, int64_t grid, uint32_t
     assert_ok(device->ops->copy_out(device, out, memory, count * sizeof *out, NULL));
 }
 
-static val out_param(void)
-{
-    HERE;
-    return ir_scalar_param(IR_U64, "out");
-}
-
 /* out[thread of the grid] = x */
 static void put(val out, val x)
 {
@@ -58,7 +52,7 @@ static void put(val out, val x)
 /* Steps of the Collatz sequence of every thread's number: a loop that each lane leaves at another time. */
 static void describe_collatz(void)
 {
-    val out = out_param(), x = ir_reg(IR_U32), steps = ir_reg(IR_U32);
+    val out = pointer("out"), x = ir_reg(IR_U32), steps = ir_reg(IR_U32);
     ir_assign(x, add(ir_sreg(IR_TID_X), u32(1)));
     ir_assign(steps, u32(0));
     FOREVER {
@@ -102,7 +96,7 @@ TEST(collatz)
 /* Lanes that leave early are missed neither by a barrier nor by the lanes that stay. */
 static void describe_exit(void)
 {
-    val out = out_param(), tid = ir_sreg(IR_TID_X), x = ir_reg(IR_U32);
+    val out = pointer("out"), tid = ir_sreg(IR_TID_X), x = ir_reg(IR_U32);
     ir_assign(x, u32(5));
     IF(ir_compare(IR_LT, tid, u32(40))) {
         IF(ir_compare(IR_LT, ir_sreg(IR_LANE), u32(7)))
@@ -125,7 +119,7 @@ TEST(exit)
 
 static void describe_exchange(void)
 {
-    val out = out_param(), lane = ir_sreg(IR_LANE);
+    val out = pointer("out"), lane = ir_sreg(IR_LANE);
     val odd = ir_compare(IR_EQ, ir_binary(IR_AND, lane, u32(1)), u32(1));
     val x = ir_shuffle(IR_SHFL_XOR, lane, u32(5));                       // lane ^ 5
     x = ir_fma(ir_shuffle(IR_SHFL_UP, lane, u32(3)), u32(100), x);       // the first three keep theirs
@@ -153,7 +147,7 @@ TEST(exchange)
 /* The same where some lanes have left: they keep what they had, and are in no sum, vote or election. */
 static void describe_exchange_of_some(void)
 {
-    val out = out_param(), lane = ir_sreg(IR_LANE);
+    val out = pointer("out"), lane = ir_sreg(IR_LANE);
     val late = ir_compare(IR_GE, lane, u32(20)), early = ir_compare(IR_LT, lane, u32(12));
     IF(early)
         ir_plain(IR_EXIT, 0, 0);
@@ -180,7 +174,7 @@ TEST(exchange_of_some)
 /* Vector loads, sign extension of bytes, a byte store, atomics with and without result. */
 static void describe_memory(void)
 {
-    val out = out_param(), tid = ir_sreg(IR_TID_X), v[4], byte = ir_reg(CKL_I16);
+    val out = pointer("out"), tid = ir_sreg(IR_TID_X), v[4], byte = ir_reg(CKL_I16);
     val first = u32(0x81828384), row = test_element(out, tid, 16);
     test_store_value(IR_GLOBAL, IR_U32, row, 0, first);
     ir_load(IR_GLOBAL, IR_CACHE_DEFAULT, CKL_I8, 1, row, 1, &byte); // 0x83
@@ -210,7 +204,7 @@ TEST(memory)
  */
 static void describe_atomics(void)
 {
-    val out = out_param(), tid = ir_sreg(IR_TID_X);
+    val out = pointer("out"), tid = ir_sreg(IR_TID_X);
     val thread = ir_fma(ir_sreg(IR_CTA_X), u32(64), tid);
     val number = ir_atomic(IR_ORDER_DEFAULT, IR_SCOPE_GPU, IR_RED_ADD, out, 0, u32(1));
     ir_reduce(IR_SCOPE_GPU, IR_RED_ADD, out, 4, ir_float(CKL_F32, 0.5));
@@ -243,7 +237,7 @@ TEST(atomics)
 /* CTAs write down as which they came: from word 1 on; word 0 counts. */
 static void describe_arrivals(void)
 {
-    val out = out_param(), cta = ir_sreg(IR_CTA_X);
+    val out = pointer("out"), cta = ir_sreg(IR_CTA_X);
     IF(ir_elect()) {
         val number = ir_atomic(IR_ORDER_DEFAULT, IR_SCOPE_GPU, IR_RED_ADD, out, 0, u32(1));
         test_store_value(IR_GLOBAL, IR_U32, test_element(out, cta, 4), 4, number);
@@ -290,7 +284,7 @@ TEST(order_of_ctas)
 /* Barriers: producer warps hand over through named barriers, arrive on one side, sync on the other. */
 static void describe_handover(void)
 {
-    val out = out_param(), tid = ir_sreg(IR_TID_X), lane4 = ir_binary(IR_MUL, ir_sreg(IR_LANE), u32(4));
+    val out = pointer("out"), tid = ir_sreg(IR_TID_X), lane4 = ir_binary(IR_MUL, ir_sreg(IR_LANE), u32(4));
     val cell = add(ir_smem_address(ir_smem_alloc("x", 128, 128)), lane4), i = ir_reg(IR_U32);
     val sum = ir_reg(IR_U32);
     ir_assign(i, u32(0));
@@ -324,7 +318,7 @@ TEST(handover)
 /* ldmatrix gives what stmatrix took, transposed both ways. */
 static void describe_matrices(void)
 {
-    val out = out_param(), lane = ir_sreg(IR_LANE), x[4], y[4];
+    val out = pointer("out"), lane = ir_sreg(IR_LANE), x[4], y[4];
     val row = add(ir_smem_address(ir_smem_alloc("x", 512, 128)), ir_binary(IR_MUL, lane, u32(16)));
     for (int i = 0; i < 4; i++) {
         x[i] = ir_fma(lane, u32(0x00080008), u32(0x00010000 + 0x01000100 * i));
@@ -356,7 +350,7 @@ static int matrices;
 static void describe_some_matrices(void)
 {
     const val lane = ir_sreg(IR_LANE), zero = u32(0), x[4] = { zero, zero, zero, zero };
-    out_param();
+    pointer("out");
     ir_stmatrix(matrices, false, ir_fma(lane, u32(16), ir_smem_address(ir_smem_alloc("x", 512, 128))), 0, x);
 }
 

@@ -113,7 +113,7 @@ static void describe_arithmetic(void)
     const arithmetic_case *c = current;
     ir_type from = register_type(c->from ? c->from : c->type), type = register_type(c->type);
     bool shift = c->op == IR_SHL || c->op == IR_SHR;
-    val out = ir_scalar_param(IR_U64, "out");
+    val out = pointer("out");
     val in[] = { ir_scalar_param(from, "x"), ir_scalar_param(shift ? IR_U32 : from, "y"), ir_scalar_param(from, "z") };
     val computed = ir_reg(c->op == IR_COMPARE ? IR_PRED : type);
     ir_emit((ir_inst){ .op = c->op, .type = c->type, .from = c->from, .mode = c->mode }, 1, &computed, 3, in);
@@ -239,8 +239,7 @@ static int64_t divisor;
 
 static void describe_division(void)
 {
-    HERE;
-    val out = ir_scalar_param(IR_U64, "out"), from = ir_scalar_param(IR_U64, "numbers");
+    val out = pointer("out"), from = pointer("numbers");
     val known = ir_int(division_type, divisor), given = ir_convert(division_type, ir_scalar_param(CKL_I64, "divisor"));
     val x = ir_reg(CKL_I64), at = test_element(from, ir_sreg(IR_TID_X), 8);
     ir_load(IR_GLOBAL, IR_CACHE_DEFAULT, CKL_I64, 1, at, 0, &x);

@@ -22,8 +22,7 @@ enum {
 
 static void describe_boxes(int from_column, int to_column, int to_row)
 {
-    HERE;
-    val from = ir_tensor_map_param("from"), to = ir_tensor_map_param("to"), raw = ir_scalar_param(IR_U64, "raw");
+    val from = ir_tensor_map_param("from"), to = ir_tensor_map_param("to"), raw = pointer("raw");
     val box = ir_smem_address(ir_smem_alloc("box", BOX_BYTES, 1024)), bar = barrier("bar");
     val origin[] = { ir_int(CKL_I32, from_column), ir_int(CKL_I32, AT_Y) },
         target[] = { ir_int(CKL_I32, to_column), ir_int(CKL_I32, to_row) };
@@ -107,8 +106,7 @@ TEST_EVERYWHERE(boxes)
 
 static void describe_bulk(void)
 {
-    HERE;
-    val from = ir_scalar_param(IR_U64, "from"), to = ir_scalar_param(IR_U64, "to");
+    val from = pointer("from"), to = pointer("to");
     val x = ir_smem_address(ir_smem_alloc("x", 1024, 128)), bar = barrier("bar");
     IF(ir_elect()) {
         init_barrier(bar);
@@ -125,8 +123,7 @@ static void describe_bulk(void)
 
 static void describe_cp_async(void)
 {
-    HERE;
-    val from = ir_scalar_param(IR_U64, "from"), to = ir_scalar_param(IR_U64, "to"), tid = ir_sreg(IR_TID_X), v[4];
+    val from = pointer("from"), to = pointer("to"), tid = ir_sreg(IR_TID_X), v[4];
     val x = add(ir_smem_address(ir_smem_alloc("x", 1024, 128)), mul(tid, 16));
     val valid = ir_select(ir_compare(IR_LT, tid, u32(20)), u32(16), u32(4));
     for (int i = 0; i < 4; i++)
@@ -165,8 +162,8 @@ static void describe_copies_of_lanes(void)
 {
     HERE;
     val from_map = ir_tensor_map_param("from map"), to_map = ir_tensor_map_param("to map"), lane = ir_sreg(IR_LANE);
-    val from = test_element(ir_scalar_param(IR_U64, "from"), lane, OWN_BYTES);
-    val to = test_element(ir_scalar_param(IR_U64, "to"), lane, OWN_BYTES);
+    val from = test_element(pointer("from"), lane, OWN_BYTES);
+    val to = test_element(pointer("to"), lane, OWN_BYTES);
     val x = add(ir_smem_address(ir_smem_alloc("x", 2 * HALF_BYTES, 128)), mul(lane, OWN_BYTES));
     val bar = barrier("bar"), origin[] = { i32(u32(0)), i32(mul(lane, OWN_ROWS)) };
     IF(ir_elect()) {
@@ -204,8 +201,7 @@ TEST_EVERYWHERE(copies_of_lanes)
 
 static void describe_distributed(void)
 {
-    HERE;
-    val out = ir_scalar_param(IR_U64, "out"), rank = ir_sreg(IR_CLUSTER_RANK), tid = ir_sreg(IR_TID_X);
+    val out = pointer("out"), rank = ir_sreg(IR_CLUSTER_RANK), tid = ir_sreg(IR_TID_X);
     val x = ir_smem_address(ir_smem_alloc("x", 20, 8));
     IF(equals(tid, 0))
         test_store_value(IR_SHARED, IR_U32, x, 0, mul(rank, 100));
@@ -247,7 +243,7 @@ static void describe_allreduce_of(int cluster)
 {
     HERE;
     const reduction sums = reduce_sums(SUM_VALUES);
-    val out = ir_scalar_param(IR_U64, "out");
+    val out = pointer("out");
     cluster_allreduce allreduce = make_cluster_allreduce("allreduce", SUM_THREADS, cluster, SUM_VALUES);
     val number =
         cluster == 1 ? ir_sreg(IR_TID_X) : ir_fma(ir_sreg(IR_CLUSTER_RANK), u32(SUM_THREADS), ir_sreg(IR_TID_X));
@@ -300,8 +296,7 @@ TEST_EVERYWHERE(allreduce)
 
 static void describe_mma(void)
 {
-    HERE;
-    val out = ir_scalar_param(IR_U64, "out"), from = ir_scalar_param(IR_U64, "from"), lane = ir_sreg(IR_LANE);
+    val out = pointer("out"), from = pointer("from"), lane = ir_sreg(IR_LANE);
     val r[6], d[4];
     for (int i = 0; i < 6; i++)
         r[i] = test_load_value(IR_GLOBAL, IR_U32, test_element(from, lane, 24), 4 * i);
@@ -415,8 +410,7 @@ TEST_EVERYWHERE(boxes_of_all_memory)
 /* What lanes that take no part hold is no address: 20 lanes copy 16 bytes each, every third of the others 4. */
 static void describe_some_lanes(void)
 {
-    HERE;
-    val from = ir_scalar_param(IR_U64, "from"), lane = ir_sreg(IR_LANE);
+    val from = pointer("from"), lane = ir_sreg(IR_LANE);
     val x = add(ir_smem_address(ir_smem_alloc("x", 1024, 128)), mul(lane, 16));
     IF(ir_compare(IR_GE, lane, u32(12)))
         ir_cp_async(x, 0, test_element(from, lane, 16), 16, u32(16));
@@ -442,8 +436,7 @@ TEST_EVERYWHERE(counted_copies)
 /* Two copies, one behind the other; whose number is lower has waited for the one that came first. */
 static void describe_two_copies(void)
 {
-    HERE;
-    val from = ir_scalar_param(IR_U64, "from"), out = ir_scalar_param(IR_U64, "out");
+    val from = pointer("from"), out = pointer("out");
     val x = ir_smem_address(ir_smem_alloc("x", 32, 16)), bars = ir_smem_address(ir_smem_alloc("bars", 16, 8));
     val warp = ir_binary(IR_SHR, ir_sreg(IR_TID_X), u32(5));
     IF(equals(ir_sreg(IR_TID_X), 0)) {
@@ -499,8 +492,7 @@ TEST(order_of_copies)
 /* One of two lanes waits for its store, and looks at both destinations before the other one has waited. */
 static void describe_own_store(void)
 {
-    HERE;
-    val to = ir_scalar_param(IR_U64, "to"), waits = ir_scalar_param(IR_U32, "waits"), lane = ir_sreg(IR_TID_X), seen[2];
+    val to = pointer("to"), waits = ir_scalar_param(IR_U32, "waits"), lane = ir_sreg(IR_TID_X), seen[2];
     val x = ir_smem_address(ir_smem_alloc("x", 16, 16));
     for (int i = 0; i < 4; i++)
         test_store_value(IR_SHARED, IR_U32, x, 4 * i, u32(1));

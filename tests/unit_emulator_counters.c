@@ -21,8 +21,7 @@ static void multiply(void)
 /* A bulk copy, what each thread then reads and writes, and a copy back of a part. */
 static void describe(void)
 {
-    HERE;
-    val from = ir_scalar_param(IR_U64, "from"), to = ir_scalar_param(IR_U64, "to"), tid = ir_sreg(IR_TID_X), v[4];
+    val from = pointer("from"), to = pointer("to"), tid = ir_sreg(IR_TID_X), v[4];
     val x = ir_smem_address(ir_smem_alloc("x", BYTES, 128)), bar = barrier("bar");
     val number = add(mul(ir_sreg(IR_CTA_X), THREADS), tid), first = equals(tid, 0);
     ir_if(first);

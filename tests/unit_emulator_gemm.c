@@ -192,9 +192,7 @@ static void consume(gemm g)
 static void describe_gemm(void)
 {
     HERE;
-    gemm g = { .map_a = ir_tensor_map_param("a"),
-               .map_b = ir_tensor_map_param("b"),
-               .d = ir_scalar_param(IR_U64, "d") };
+    gemm g = { .map_a = ir_tensor_map_param("a"), .map_b = ir_tensor_map_param("b"), .d = pointer("d") };
     g.a = ir_smem_address(ir_smem_alloc("a", STAGES * A_BYTES, 1024));
     g.b = ir_smem_address(ir_smem_alloc("b", STAGES * B_BYTES, 1024));
     g.full = ir_smem_address(ir_smem_alloc("full", 8 * STAGES, 8));

@@ -60,16 +60,14 @@ TEST(named_memory)
 
 static void store_to_hidden(void)
 {
-    HERE;
-    val memory = ir_scalar_param(IR_U64, "memory"), hidden = ir_scalar_param(IR_U64, "hidden"), zero = u32(0);
+    val memory = pointer("memory"), hidden = pointer("hidden"), zero = u32(0);
     ir_store(IR_GLOBAL, IR_CACHE_DEFAULT, IR_U32, 1, memory, 0, &zero);
     ir_store(IR_GLOBAL, IR_CACHE_DEFAULT, IR_U32, 1, ir_unary(IR_NOT, hidden), 1, &zero);
 }
 
 static void store_askew(void)
 {
-    HERE;
-    val late = ir_scalar_param(IR_U64, "late"), early = ir_scalar_param(IR_U64, "early"), zero = u32(0);
+    val late = pointer("late"), early = pointer("early"), zero = u32(0);
     ir_store(IR_GLOBAL, IR_CACHE_DEFAULT, IR_U32, 1, late, 0, &zero);
     ir_store(IR_GLOBAL, IR_CACHE_DEFAULT, IR_U32, 1, early, 17, &zero);
 }
@@ -101,7 +99,7 @@ TEST(unnamed_memory)
 static void store_nowhere(void)
 {
     HERE;
-    test_store_value(IR_GLOBAL, IR_U32, ir_scalar_param(IR_U64, "nowhere"), 0, u32(0));
+    test_store_value(IR_GLOBAL, IR_U32, pointer("nowhere"), 0, u32(0));
 }
 
 /* A parameter that points to no memory names none. */

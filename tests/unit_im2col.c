@@ -143,8 +143,7 @@ static bool boxes;
 
 static void describe_load(void)
 {
-    HERE;
-    val map = ir_tensor_map_param("map"), out = ir_scalar_param(IR_U64, "out");
+    val map = ir_tensor_map_param("map"), out = pointer("out");
     val box = ir_smem_address(ir_smem_alloc("box", 1024, 1024)), bar = ir_smem_address(ir_smem_alloc("bar", 8, 8));
     val place[] = { ir_int(CKL_I32, 0), ir_int(CKL_I32, column), ir_int(CKL_I32, row), ir_int(CKL_I32, 0) };
     val rank = ir_sreg(IR_CLUSTER_RANK), offsets[] = { u32(offset_w), u32(2) };

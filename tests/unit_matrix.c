@@ -5,21 +5,8 @@
 #include "unit.h"
 #include "base/dtype.h"
 #include "base/math.h"
+#include "base/random.h"
 #include "device/emulator/matrix.h"
-
-static uint32_t bits_of(float x)
-{
-    uint32_t bits;
-    memcpy(&bits, &x, sizeof bits);
-    return bits;
-}
-
-static float float_of(uint32_t bits)
-{
-    float x;
-    memcpy(&x, &bits, sizeof x);
-    return x;
-}
 
 static uint16_t narrow(ckl_dtype from, float x)
 {
@@ -29,8 +16,7 @@ static uint16_t narrow(ckl_dtype from, float x)
 static uint32_t random_bits(void)
 {
     static uint64_t state = 42;
-    state = state * 6364136223846793005u + 1442695040888963407u;
-    return (uint32_t)(state >> 32);
+    return (uint32_t)(random_next(&state) >> 32);
 }
 
 /* A small whole number, exact in either type. */
@@ -110,7 +96,7 @@ static bool is_f8(ckl_dtype type)
 static float slow_step(const tensor_core *core, matrix_types types, const unsigned char *a, const unsigned char *b,
                        float d)
 {
-    term terms[33] = { term_of(bits_of(d), 8, 23) };
+    term terms[33] = { term_of(bits_of_float(d), 8, 23) };
     int common = terms[0].exponent < -133 ? -133 : terms[0].exponent,
         count = core->bytes / (int)ckl_dtype_bytes(types.a);
     int kept = is_f8(types.a) ? core->fraction_bits_f8 : core->fraction_bits;
@@ -239,7 +225,7 @@ TEST(special_bytes)
         unsigned char a[32] = { [17] = cases[i].bits }, b[32] = { [17] = 0x38 }; // 1 in e4m3
         float d = 0;
         matrix_multiply(&TENSOR_CORE_HOPPER, (matrix_types){ cases[i].type, CKL_E4M3 }, 1, 1, 32, a, b, &d, true);
-        assert_int_equal(bits_of(d), cases[i].expected);
+        assert_int_equal(bits_of_float(d), cases[i].expected);
     }
 }
 
@@ -384,8 +370,8 @@ static void check_by_hand(const tensor_core *core, const hand_case *cases, int c
             b[k] = narrow(c->from, c->b[k]);
         }
         matrix_multiply(core, (matrix_types){ c->from, c->from }, 1, 1, 16, a, b, &d, true);
-        if (bits_of(d) != c->expected)
-            fail_msg("%s: 0x%08x, expected 0x%08x", c->what, bits_of(d), c->expected);
+        if (bits_of_float(d) != c->expected)
+            fail_msg("%s: 0x%08x, expected 0x%08x", c->what, bits_of_float(d), c->expected);
     }
 }
 
@@ -414,7 +400,7 @@ TEST(zero_products)
     }
     matrix_multiply(&TENSOR_CORE_HOPPER, (matrix_types){ CKL_BF16, CKL_BF16 }, OTHERS, FINITE, K, a, b, d, false);
     for (int i = 0; i < OTHERS * FINITE; i++)
-        assert_int_equal(bits_of(d[i]), bits_of(d[i / FINITE * FINITE])); // of zero times zero
+        assert_int_equal(bits_of_float(d[i]), bits_of_float(d[i / FINITE * FINITE])); // of zero times zero
     for (int i = 0; i < OTHERS; i++)
         assert_true(d[i * FINITE] == others[i] * 0x1.8p-49f);
 }
@@ -467,7 +453,7 @@ TEST(tiny_sums)
         float d = 0;
         matrix_multiply(&TENSOR_CORE_HOPPER, (matrix_types){ CKL_BF16, CKL_BF16 }, 1, 1, 16, tiny_sums[i].a,
                         tiny_sums[i].b, &d, true);
-        assert_int_equal(bits_of(d), tiny_sums[i].expected);
+        assert_int_equal(bits_of_float(d), tiny_sums[i].expected);
     }
 }
 
@@ -487,8 +473,8 @@ TEST(special_neighbours)
     b[7 * K + 20] = 0x7e00;
     matrix_multiply(&TENSOR_CORE_HOPPER, types, M, N, K, a, b, d, false);
     for (int i = 0; i < M * N; i++) {
-        float expected = i % N == 7 ? float_of(NOT_A_NUMBER) : i / N == 1 ? INFINITY : clean[i];
-        assert_int_equal(bits_of(d[i]), bits_of(expected));
+        float expected = i % N == 7 ? float_of_bits(NOT_A_NUMBER) : i / N == 1 ? INFINITY : clean[i];
+        assert_int_equal(bits_of_float(d[i]), bits_of_float(expected));
     }
 }
 

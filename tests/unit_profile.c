@@ -14,6 +14,7 @@
 #include "base/math.h"
 #include "bench/ncu.h"
 #include "bench/profile_json.h"
+#include "capture.h"
 #include "cli/cli.h"
 #include "emulated_device.h"
 #include "fake_cuda.h"
@@ -323,7 +324,8 @@ TEST(csv)
 /* The command */
 
 static temporary_folder folder;
-static char said_path[PATH_MAX + 16], prints_path[PATH_MAX + 16], json_path[PATH_MAX + 16], shown_path[PATH_MAX + 16];
+static char said_path[PATH_MAX + 16], prints_path[PATH_MAX + 16], json_path[PATH_MAX + 16];
+static text shown; // by the last command
 
 static int make_folder(void **state)
 {
@@ -332,7 +334,6 @@ static int make_folder(void **state)
     snprintf(said_path, sizeof said_path, "%s/said", folder.path);
     snprintf(prints_path, sizeof prints_path, "%s/prints", folder.path);
     snprintf(json_path, sizeof json_path, "%s/json", folder.path);
-    snprintf(shown_path, sizeof shown_path, "%s/shown", folder.path);
     setenv("CKL_NCU", TESTDATA "/../fake_ncu.sh", 1);
     setenv("FAKE_NCU_SAID", said_path, 1);
     setenv("FAKE_NCU_PRINTS", TESTDATA "/ncu.csv", 1);
@@ -341,6 +342,7 @@ static int make_folder(void **state)
 
 static int remove_folder(void **state)
 {
+    text_free(&shown);
     return temporary_folder_remove(&folder);
 }
 
@@ -356,7 +358,7 @@ static text contents_of(const char *path)
     return all;
 }
 
-/* Its exit status; what it shows is a file. */
+/* Its exit status. */
 static int run_command(const char *line, const char *on, const char *option)
 {
     char words[3][PATH_MAX + 32];
@@ -364,13 +366,10 @@ static int run_command(const char *line, const char *on, const char *option)
     snprintf(words[0], sizeof words[0], "%s", line);
     snprintf(words[1], sizeof words[1], "--device=%s", on);
     snprintf(words[2], sizeof words[2], "%s", option);
-    fflush(stdout);
-    int kept = dup(STDOUT_FILENO);
-    assert_non_null(freopen(shown_path, "w", stdout));
+    const capture output = capture_begin(stdout);
     int status = cli_run(&cmd_profile, *option ? 4 : 3, argv);
-    fflush(stdout);
-    dup2(kept, STDOUT_FILENO);
-    close(kept);
+    text_clear(&shown);
+    text_printf(&shown, "%s", capture_end(&output));
     return status;
 }
 
@@ -381,7 +380,7 @@ TEST_BETWEEN(measured, make_folder, remove_folder)
     snprintf(option, sizeof option, "--json=%s", json_path);
     assert_int_equal(run_command("layernorm rows=48 cols=64 direction=backward dtype=bf16 seed=7", "cuda:0", option),
                      EXIT_PASSED);
-    text said = contents_of(said_path), shown = contents_of(shown_path);
+    text said = contents_of(said_path);
     expect_words(
         &said,
         "--clock-control none --set full --launch-skip 4 --launch-count 2 --csv --print-units base --page details ");
@@ -396,7 +395,6 @@ TEST_BETWEEN(measured, make_folder, remove_folder)
     assert_non_null(json_object_get(document, "line"));
     json_decref(document);
     text_free(&said);
-    text_free(&shown);
 }
 
 /* What the child says instead of a table, and what the command says then. */
@@ -440,12 +438,10 @@ TEST_BETWEEN(counted, make_folder, remove_folder)
 {
     assert_int_equal(run_command("transpose rows=64 cols=64 dtype=f32", "emulator:h200", "--config=sm80 lanes=32"),
                      EXIT_PASSED);
-    text shown = contents_of(shown_path);
     expect_words(
         &shown,
         "kernel transpose_sm80\n  grid           2 x 1 x 1 CTAs of 256 threads, 9216 bytes of shared memory each\n");
     expect_words(&shown, "75 % of shared-memory wavefronts are conflicts");
-    text_free(&shown);
     assert_int_equal(run_command("add n=100", "emulator:h200", "--json=/nowhere/file"), EXIT_USAGE);
     assert_int_equal(run_command("add n=100", "emulator:h200", "--config=nothing"), EXIT_USAGE);
 }

@@ -26,31 +26,20 @@ typedef struct twice_args {
 
 enum { TILE = 64, OWN_US = 50 };
 
-#define TROUBLES                                                                                            \
-    "none describe_hangs describe_crashes describe_fails wrong compile_fails wrong_on_device launch_hangs " \
-    "launch_faults "                                                                                        \
-    "launch_crashes stale overruns"
-enum {
-    NONE,
-    DESCRIBE_HANGS,
-    DESCRIBE_CRASHES,
-    DESCRIBE_FAILS,
-    WRONG,
-    COMPILE_FAILS,
-    WRONG_ON_DEVICE,
-    LAUNCH_HANGS,
-    LAUNCH_FAULTS,
-    LAUNCH_CRASHES,
-    STALE,
-    OVERRUNS
-};
+#define TROUBLES(X)                                                                                      \
+    X(none)                                                                                              \
+    X(describe_hangs) X(describe_crashes) X(describe_fails) X(wrong) X(compile_fails) X(wrong_on_device) \
+        X(launch_hangs) X(launch_faults) X(launch_crashes) X(stale) X(overruns)
+#define TROUBLE(name)      TROUBLE_##name,
+#define TROUBLE_NAME(name) #name " "
+enum { TROUBLES(TROUBLE) };
 
 #define TWICE_CONFIG(X)                                                             \
     X(twice_config, int, barriers, "4", "0 1 2 3 4", "as many microseconds slower") \
     X(twice_config, int, unused, "0", "0 1", "is in no kernel")                     \
     X(twice_config, int, smem_kb, "0", "0", "shared memory")                        \
     X(twice_config, int, steps, "2", "2", "of a pipeline that needs two")           \
-    X(twice_config, choice, trouble, "none", TROUBLES, "what goes wrong")
+    X(twice_config, choice, trouble, "none", TROUBLES(TROUBLE_NAME), "what goes wrong")
 
 typedef struct twice_config {
     TWICE_CONFIG(FIELD_MEMBER)
@@ -79,9 +68,9 @@ static ckl_status admit(const void *desc, const ckl_device_info *info, const voi
 static void describe(const void *config, int which)
 {
     const twice_config *c = config;
-    while (c->trouble == DESCRIBE_HANGS)
+    while (c->trouble == TROUBLE_describe_hangs)
         pause();
-    if (c->trouble == DESCRIBE_CRASHES)
+    if (c->trouble == TROUBLE_describe_crashes)
         raise(SIGKILL);
     launch_bounds(TILE, 0);
     twice_values p = params_of(twice);
@@ -95,8 +84,8 @@ static void describe(const void *config, int which)
     copy(tAgA, rA, 4);
     for (int i = 0; i < c->barriers; i++)
         cta_sync();
-    set(rA, 0, mul(at(rA, 0), immf(c->trouble == WRONG ? 3 : 2)));
-    if (c->trouble == DESCRIBE_FAILS)
+    set(rA, 0, mul(at(rA, 0), immf(c->trouble == TROUBLE_wrong ? 3 : 2)));
+    if (c->trouble == TROUBLE_describe_fails)
         ir_bar_sync(imm(0), 1); // the verifier refuses it
     copy(rA, tYgY, 4);
 }
@@ -164,14 +153,14 @@ static bool has_trouble(const char *note, int trouble)
 {
     const char *word;
     char wanted[64];
-    int length = field_word(TROUBLES, trouble, &word);
+    int length = field_word(TROUBLES(TROUBLE_NAME), trouble, &word);
     snprintf(wanted, sizeof wanted, "trouble=%.*s", length, word);
     return strstr(note, wanted);
 }
 
 static ckl_status fake_load(ckl_device *d, const ir_kernel *kernel, device_kernel **loaded)
 {
-    if (has_trouble(kernel->note, COMPILE_FAILS))
+    if (has_trouble(kernel->note, TROUBLE_compile_fails))
         FAIL(CKL_DEVICE_FAULT, "the driver's compiler does not like it");
     fake_kernel *made = calloc(1, sizeof *made);
     snprintf(made->note, sizeof made->note, "%s", kernel->note);
@@ -189,16 +178,16 @@ static ckl_status fake_launch(ckl_device *d, const device_kernel *kernel, const 
     const char *note = ((const fake_kernel *)kernel)->note;
     const float *a = *(float *const *)l->params[0];
     float *y = *(float *const *)l->params[1];
-    while (has_trouble(note, LAUNCH_HANGS))
+    while (has_trouble(note, TROUBLE_launch_hangs))
         pause();
-    if (has_trouble(note, LAUNCH_CRASHES))
+    if (has_trouble(note, TROUBLE_launch_crashes))
         raise(SIGKILL);
-    if (has_trouble(note, LAUNCH_FAULTS))
+    if (has_trouble(note, TROUBLE_launch_faults))
         FAIL(CKL_DEVICE_FAULT, "an illegal instruction; the context is lost");
     take_us(OWN_US + number_in(note, "barriers=") - 0.01 * number_in(note, "smem_kb="));
-    for (int64_t i = 0; i < l->grid[0] * TILE && !has_trouble(note, STALE); i++)
-        y[i] = (has_trouble(note, WRONG_ON_DEVICE) ? 3 : 2) * a[i];
-    if (has_trouble(note, OVERRUNS))
+    for (int64_t i = 0; i < l->grid[0] * TILE && !has_trouble(note, TROUBLE_stale); i++)
+        y[i] = (has_trouble(note, TROUBLE_wrong_on_device) ? 3 : 2) * a[i];
+    if (has_trouble(note, TROUBLE_overruns))
         y[l->grid[0] * TILE] = 0;
     return CKL_OK;
 }

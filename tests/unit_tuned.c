@@ -7,6 +7,7 @@
 #include "unit.h"
 #include "base/math.h"
 #include "bench/tune.h"
+#include "capture.h"
 #include "cutekernellib/cutekernellib.h"
 #include "emulated_device.h"
 #include "lab/case.h"
@@ -77,24 +78,13 @@ static void expect(const char *line, const char *words, int entry)
 /* What is said on stderr while a line is planned. */
 static const char *said_of(const char *line)
 {
-    static char words[8192];
     text origin = { 0 };
-    char path[128];
-    snprintf(path, sizeof path, "%s/stderr", folder);
-    fflush(stderr);
-    int before = dup(STDERR_FILENO);
-    assert_non_null(freopen(path, "w", stderr));
+    const capture said = capture_begin(stderr);
     setenv("CKL_LOG", "plan,tuned", 1);
     config_of(line, &origin);
     unsetenv("CKL_LOG");
-    fflush(stderr);
-    dup2(before, STDERR_FILENO);
-    close(before);
-    FILE *in = fopen(path, "r");
-    words[fread(words, 1, sizeof words - 1, in)] = '\0';
-    fclose(in);
     text_free(&origin);
-    return words;
+    return capture_end(&said);
 }
 
 TEST(exact)
@@ -248,20 +238,12 @@ TEST(log)
 {
     use_lines("gemm " H200
               "m=512 n=512 k=512 a=f16 config='sm90 tile_m=64 tile_n=176 consumers=1 pingpong=0 stages=4'\n");
-    char path[128], words[4096];
-    snprintf(path, sizeof path, "%s/stderr", folder);
-    int before = dup(STDERR_FILENO);
-    assert_non_null(freopen(path, "w", stderr));
+    const capture said = capture_begin(stderr);
     setenv("CKL_LOG", "all", 1);
     ckl_plan *plan = NULL;
     ckl_status status = ckl_gemm_plan(device, &(ckl_gemm_desc){ .m = 512, .n = 512, .k = 512, .a = CKL_F16 }, &plan);
     unsetenv("CKL_LOG");
-    fflush(stderr);
-    dup2(before, STDERR_FILENO);
-    close(before);
-    FILE *in = fopen(path, "r");
-    words[fread(words, 1, sizeof words - 1, in)] = '\0';
-    fclose(in);
+    const char *words = capture_end(&said);
     assert_ok(status);
     ckl_plan_free(plan);
     assert_non_null(strstr(words, "ckl: plan: gemm m=512 n=512 k=512 a=f16 b=f16 d=f16 lda=512"));
@@ -541,11 +523,8 @@ static int open_folder(void **state)
 
 static int close_folder(void **state)
 {
-    char path[128];
     tuned_forget();
     unlink(file);
-    snprintf(path, sizeof path, "%s/stderr", folder);
-    unlink(path);
     return close_device(state) || rmdir(folder);
 }
 

@@ -114,47 +114,36 @@ static bool parse_quoted(const field *f, const char *value, void *member)
 static void print_int64(const field *f, const void *member, text *out)
 {
     (void)f;
-    int64_t value;
-    memcpy(&value, member, sizeof value);
-    text_printf(out, "%" PRId64, value);
+    text_printf(out, "%" PRId64, *(const int64_t *)member);
 }
 
 static void print_int(const field *f, const void *member, text *out)
 {
     (void)f;
-    int value;
-    memcpy(&value, member, sizeof value);
-    text_printf(out, "%d", value);
+    text_printf(out, "%d", *(const int *)member);
 }
 
 static void print_float(const field *f, const void *member, text *out)
 {
     (void)f;
-    float value;
-    memcpy(&value, member, sizeof value);
-    text_printf(out, "%.9g", (double)value);
+    text_printf(out, "%.9g", (double)*(const float *)member);
 }
 
 static void print_bool(const field *f, const void *member, text *out)
 {
     (void)f;
-    bool value;
-    memcpy(&value, member, sizeof value);
-    text_append(out, value ? "1" : "0", 1);
+    text_append(out, *(const bool *)member ? "1" : "0", 1);
 }
 
 static void print_dtype(const field *f, const void *member, text *out)
 {
     (void)f;
-    ckl_dtype value;
-    memcpy(&value, member, sizeof value);
-    text_append(out, ckl_dtype_name(value), strlen(ckl_dtype_name(value)));
+    text_printf(out, "%s", ckl_dtype_name(*(const ckl_dtype *)member));
 }
 
 static void print_choice(const field *f, const void *member, text *out)
 {
-    int value;
-    memcpy(&value, member, sizeof value);
+    const int value = *(const int *)member;
     const char *word;
     int length = value < 0 ? 0 : field_word(f->range, value, &word);
     if (length)
@@ -166,8 +155,7 @@ static void print_choice(const field *f, const void *member, text *out)
 /* The text; the default if NULL, as in a desc made in C. */
 static const char *quoted_of(const field *f, const void *member)
 {
-    const char *value;
-    memcpy(&value, member, sizeof value);
+    const char *value = *(const char *const *)member;
     return value ? value : f->value;
 }
 
