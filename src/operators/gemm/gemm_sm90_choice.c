@@ -246,9 +246,10 @@ typedef struct even_tile {
     int least, step;  // columns
 } even_tile;
 
-static const even_tile even_tiles[] = { { { 256, 192, 2, 0, 1, 1, 1, 0 }, 1, 160, 32 },
+static const even_tile even_tiles[] = { { { 256, 192, 2, 0, 1, 1, 1, 0 }, 1, 64, 16 },
+                                        { { 128, 128, 2, 0, 1, 1, 1, 1 }, 1, 80, 16 },
                                         { { 128, 240, 2, 0, 1, 1, 1, 0 }, 1, 96, 32 },
-                                        { { 128, 192, 2, 1, 1, 1, 1, 0 }, 4, 136, 8 },
+                                        { { 128, 208, 2, 1, 1, 1, 1, 0 }, 4, 136, 8 },
                                         { { 64, 256, 1, 0, 1, 1, 1, 0 }, 1, 224, 32 } };
 
 /*
@@ -261,13 +262,13 @@ static int columns_of_even(const ckl_gemm_desc *d, const even_tile *t, const gem
     enum { SQUARE = 128, STEPS_LEAST = 24 };
     const bool deep = gemm_k_tiles(d) >= STEPS_LEAST && gemm_rows_aligned(d, 'a', LINE_BYTES);
     const int step = (int)max_i64(deep ? t->step : ATOM_COLUMNS, gemm_sm90_column_step(c)), most = t->tile.tile_n;
+    const int64_t down = ceil_div(t->tile.swap ? d->n : d->m, t->tile.tile_m), across = t->tile.swap ? d->m : d->n;
     int best = 0;
     int64_t fewest = INT64_MAX; // columns of all turns
     if (!is_plain(d) || !(t->tile.pingpong || deep))
         return 0;
     for (int columns = t->least; columns < most + step; columns += step) {
-        const int64_t tiles = ceil_div(d->m, t->tile.tile_m) * ceil_div(d->n, min_i64(columns, most));
-        const int64_t turns = ceil_div(tiles, device->sm_count);
+        const int64_t turns = ceil_div(down * ceil_div(across, min_i64(columns, most)), device->sm_count);
         if (turns <= t->turns && columns != SQUARE && turns * columns < fewest) {
             best = (int)min_i64(columns, most);
             fewest = turns * columns;
@@ -279,10 +280,11 @@ static int columns_of_even(const ckl_gemm_desc *d, const even_tile *t, const gem
 /*
  * Is a split worth a thought? Not of few steps along K. And CTAs at different parts of K read nothing together, so D in
  * two is for a thin D, which shares little anyway (4096x128x8192 takes 22.0 us in 64x128 in two, 26.2 in 64x64), for
- * pairs that share B (128x2544x4096 8.8 in 64x96 in two, 10.6), and by squares for a deep K (1024x1024x8192 29.2 in
- * 128x128 in two, 32.2). In eight few rows are D^T (16x256x7168 4.4, 4.8 as D), others not (64x512x32768 17.6, 15.5).
+ * pairs that share B (128x2544x4096 8.8 in 64x96 in two, 10.6), and by squares for a deep K in one turn (1024x1024x8192
+ * 29.2 in 128x128 in two, 32.2). In eight few rows are D^T (16x256x7168 4.4, 4.8 as D), others not (64x512x32768 17.6,
+ * 15.5).
  */
-static bool may_split(const ckl_gemm_desc *d, const fitted_tile *t)
+static bool may_split(const ckl_gemm_desc *d, const fitted_tile *t, const ckl_device_info *device)
 {
     enum { ROWS = 64, THIN = 128, IN_TWO = 2, IN_FOUR = 4, FEW_ROWS = 64 };
     const int64_t shorter = min_i64(d->m, d->n), steps = gemm_k_tiles(d);
@@ -292,7 +294,8 @@ static bool may_split(const ckl_gemm_desc *d, const fitted_tile *t)
         return false;
     if (t->swap)
         return true;
-    return t->split != IN_TWO || shorter <= THIN || t->cluster_m > 1 || (t->tile_m > ROWS && steps >= 4 * STEPS_MANY);
+    const bool square = t->tile_m > ROWS && IN_TWO * gemm_tiles(d, t->tile_m, t->tile_n) <= device->sm_count;
+    return t->split != IN_TWO || shorter <= THIN || t->cluster_m > 1 || (square && steps >= 4 * STEPS_MANY);
 }
 
 /*
@@ -315,7 +318,7 @@ static bool is_considered(const ckl_gemm_desc *d, const fitted_tile *t, const ck
         return t == &turn_tile;
     if (is_mostly_D(d, device))
         return suits_D(d, t);
-    return is_narrow_enough(d, t) && may_split(d, t);
+    return is_narrow_enough(d, t) && may_split(d, t, device);
 }
 
 static int columns_of(const ckl_gemm_desc *d, const fitted_tile *t, const even_tile *even, const gemm_sm90_config *c,

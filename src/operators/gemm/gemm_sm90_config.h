@@ -127,8 +127,8 @@ int gemm_sm90_partial_rows(const gemm_sm90_config *config);
 /* Accumulators of a consumer thread; and of one of those sums. */
 int gemm_sm90_accumulators(const gemm_sm90_config *config);
 
-/* Does the epilogue need few registers? It has one of C, X, a bias and scales of rows, or none. */
-bool gemm_sm90_is_plain(const gemm_sm90_config *config);
+/* More than these would spill: the fewer, the more else the epilogue holds in registers. */
+int gemm_sm90_accumulators_most(const gemm_sm90_config *config);
 
 /*
  * Partials of K tiles that a consumer holds: 2 where registers allow, so that one is added while the next is computed;

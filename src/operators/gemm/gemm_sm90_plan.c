@@ -49,8 +49,7 @@ static ckl_status admit_sm90_tile(const gemm_sm90_config *c)
         FAIL(CKL_INVALID, "gemm sm90: tile_n=%d is not a multiple of %d from 16 to 256", c->tile_n, step);
     if (c->ragged < 0 || c->ragged > GEMM_ALL_RAGGED)
         FAIL(CKL_INVALID, "gemm sm90: ragged=%d is not in 0..2", c->ragged);
-    int accumulators = gemm_sm90_accumulators(c);
-    int most = c->consumers == 3 ? 96 : gemm_sm90_is_plain(c) ? 192 : GEMM_EASY_ACCUMULATORS; // more would spill
+    const int accumulators = gemm_sm90_accumulators(c), most = gemm_sm90_accumulators_most(c);
     if (accumulators > most)
         FAIL(CKL_INVALID,
              "gemm sm90: a consumer's %dx%d tile needs %d accumulators of the %d registers there are for them", rows,

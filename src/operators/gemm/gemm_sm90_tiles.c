@@ -29,14 +29,18 @@ int gemm_sm90_accumulators(const gemm_sm90_config *c)
     return sums_of_consumer(c) + partial;
 }
 
-bool gemm_sm90_is_plain(const gemm_sm90_config *c)
+int gemm_sm90_accumulators_most(const gemm_sm90_config *c)
 {
     const gemm_epilogue *e = &c->epilogue;
-    const bool backward = gemm_is_backward(e->activation);
+    const bool reads = gemm_reads_matrix(e), backward = gemm_is_backward(e->activation);
     const bool scales = e->scale_a == CKL_GEMM_SCALE_ROW || e->scale_b == CKL_GEMM_SCALE_ROW;
-    const bool ahead = c->buffers > 1 || !gemm_reads_matrix(e);
-    return e->c + backward + e->bias + scales <= 1 && ahead && !e->preactivation && !e->amax && !e->weighted &&
-           !e->scatter;
+    const int operands = e->c + backward + e->bias + scales;
+    const int others = (e->activation != CKL_ACTIVATION_IDENTITY) + (c->ragged != 0) + (c->groups != 0);
+    if (c->consumers == 3)
+        return 96;
+    if (operands > 1 || e->preactivation || e->amax || e->weighted || e->scatter || (reads && c->buffers == 1))
+        return GEMM_EASY_ACCUMULATORS;
+    return operands + others <= 1 ? 208 : 192;
 }
 
 /* Every row or column has its own scale, or every square, which a tile may cover in part. */
@@ -68,8 +72,8 @@ int gemm_sm90_parts(const gemm_sm90_config *c)
         return 0;
     const bool room = c->consumers < 3 && rows_of_consumer(c) == gemm_sm90_partial_rows(c) &&
                       3 * sums_of_consumer(c) + scale_boxes_of(c, 1).length <= MOST + GEMM_SCALE_UNIT;
-    const bool plain = gemm_sm90_is_plain(c) && !c->groups; // others are near spilling
-    const bool few = plain || !gemm_has_block_scales(e->scale_a);
+    const bool easy = gemm_sm90_accumulators_most(c) > GEMM_EASY_ACCUMULATORS && !c->groups; // others are near spilling
+    const bool few = easy || !gemm_has_block_scales(e->scale_a);
     return e->math == CKL_GEMM_F32X3 || !room || !few ? 1 : 2;
 }
 
