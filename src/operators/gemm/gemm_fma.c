@@ -302,18 +302,42 @@ static void load_fragments(const fragments *f, const operand x[2], int k, val st
     copy(slice(x[1].tCsX, _, k, stage), f->rB, QUAD * BYTES);
 }
 
+static void multiply_at(const fragments *f, tensor acc, int i, int j)
+{
+    set(acc, coord(i, j), fma(at(f->rA, i), at(f->rB, j), at(acc, i, j)));
+}
+
+/* Squares of four, of which each FMA shares an operand with the one before; to and fro along pairs of columns. */
+static void multiply_squares(const gemm_fma_config *cfg, const fragments *f, tensor acc)
+{
+    enum { SIDE = 2 };
+    for (int j = 0; j < cfg->block_n; j += SIDE)
+        for (int step = 0; step < cfg->block_m; step += SIDE) {
+            const int i = j / SIDE % 2 ? cfg->block_m - SIDE - step : step;
+            multiply_at(f, acc, i, j);
+            multiply_at(f, acc, i + 1, j);
+            multiply_at(f, acc, i + 1, j + 1);
+            multiply_at(f, acc, i, j + 1);
+        }
+}
+
 /*
  * Along the longer side of the block, to and fro in the shorter one: each FMA shares an operand with the one before,
  * which then needs no bank. bench/notes/gemm.md has other orders.
  */
 static void multiply(const gemm_fma_config *cfg, const fragments *f, tensor acc)
 {
+    enum { FEW_REGISTERS = 256 };
     const bool by_rows = cfg->block_m >= cfg->block_n;
     const int outer = by_rows ? cfg->block_m : cfg->block_n, inner = by_rows ? cfg->block_n : cfg->block_m;
+    if (gemm_fma_threads(cfg) >= FEW_REGISTERS && cfg->block_m == cfg->block_n) {
+        multiply_squares(cfg, f, acc);
+        return;
+    }
     for (int o = 0; o < outer; o++)
         for (int step = 0; step < inner; step++) {
-            int n = o % 2 ? inner - 1 - step : step, i = by_rows ? o : n, j = by_rows ? n : o;
-            set(acc, coord(i, j), fma(at(f->rA, i), at(f->rB, j), at(acc, i, j)));
+            int n = o % 2 ? inner - 1 - step : step;
+            multiply_at(f, acc, by_rows ? o : n, by_rows ? n : o);
         }
 }
 
@@ -525,13 +549,25 @@ static void store_rows(const gemm_fma_config *cfg, const gemm_values *p, gemm_sc
     }
 }
 
-/* This thread's block of D, from registers, four rows at a time. */
+/* Rows of a block that a thread finishes at once: single elements of C and X have registers for their addresses, too. */
+static int rows_at_once(const gemm_fma_config *cfg, int columns)
+{
+    enum { REGISTERS = 65536, ROOM = 96, ELEMENTS = 16 };
+    const int left = REGISTERS / (cfg->ctas * gemm_fma_threads(cfg)) - cfg->block_m * cfg->block_n;
+    const int loads = columns * (cfg->epilogue.c + gemm_is_backward(cfg->epilogue.activation));
+    return cfg->whole || left >= ROOM || loads * QUAD <= ELEMENTS ? QUAD : loads < ELEMENTS ? ELEMENTS / loads : 1;
+}
+
+/* This thread's block of D, from registers. */
 static void store_block(const gemm_fma_config *cfg, const gemm_values *p, val row, val col, tensor acc)
 {
     const gemm_scalars scalars = gemm_load_scalars(cfg->epilogue, GEMM_SCALAR_SOURCES(p));
     const block_place b = place_of(cfg, p, row, col);
-    for (int i = 0; i < cfg->block_m; i += QUAD)
-        store_rows(cfg, p, scalars, &b, (some_rows){ add(b.row, imm64(i / QUAD * b.span_m)), QUAD }, acc, i);
+    const int at_once = rows_at_once(cfg, b.columns);
+    for (int i = 0; i < cfg->block_m; i += at_once) {
+        val first = add(b.row, imm64(i / QUAD * b.span_m + i % QUAD));
+        store_rows(cfg, p, scalars, &b, (some_rows){ first, at_once }, acc, i);
+    }
 }
 
 /* Columns of D of a tile. */

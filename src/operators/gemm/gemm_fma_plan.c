@@ -201,7 +201,7 @@ static bool candidate_fma(const void *desc, const ckl_device_info *device, int i
     const ckl_gemm_desc *d = desc;
     gemm_fma_config *c = config;
     (void)device;
-    const bool vectors = is_whole(d) && k_vector_of(d) == GEMM_FMA_QUAD && vector_of(d) == GEMM_FMA_QUAD;
+    const bool vectors = k_vector_of(d) == GEMM_FMA_QUAD && vector_of(d) == GEMM_FMA_QUAD;
     i += d->layout == CKL_GEMM_TN ? 0 : SLICED;
     if (i / SLICED >= COUNT_OF(tiles) - !vectors)
         return false;
@@ -215,7 +215,7 @@ static bool candidate_fma(const void *desc, const ckl_device_info *device, int i
     const bool is_short = c->depth == 2 * DEPTH_LEAST && d->k <= SHORT_K;
     if (c->depth > DEPTH_LEAST && (elements || d->k <= c->depth / 2 || is_short))
         c->depth /= 2;
-    if (vectors && is_short && c->groups_k == 1)
+    if (vectors && c->whole && is_short && c->groups_k == 1)
         c->ctas++; // short steps leave registers for one more: 10240x128x112 14.8 us by four, 12.2 by five
     for (c->vec = vector_of(d); c->vec > 1 && (!divides(d, c, 'a') || !divides(d, c, 'b')); c->vec /= 2)
         ;
