@@ -299,12 +299,13 @@ static void consume(const void *of)
     pipeline_state stage = consumer_state(&k->ring);
     val k_tiles = mul(mul(conv_number(k->p.filter[1]), conv_number(k->p.filter[2])), k->chunks);
     LOOP_FROM(tile, cta_x(), k->count, grid_x()) {
+        const val last = conv_mainloop_begin(&products, k_tiles, &stage); // what follows hides behind the last products
         const tile_place place = place_of(k, tile);
         const subtile part = part_of(k, &c, &place);
-        conv_vectors v = { 0 }; // loaded before the products, which hide the latency
+        conv_vectors v = { 0 };
         conv_load_vectors(&k->cfg->form, &k->p, sub(conv_number(k->p.k), imm(1)), part.coordinates, 0, part.filter, 0,
                           &v);
-        conv_mainloop(&products, k_tiles, &stage);
+        conv_mainloop_end(&products, last);
         epilogue(k, &c, &place, part, &v);
     }
     IF(c.first_thread)

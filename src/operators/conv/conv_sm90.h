@@ -122,8 +122,8 @@ typedef struct conv_sm90_weight_config {
 
 enum {
     CONV_WEIGHT_PIXELS = 64,
-    CONV_WEIGHT_THREADS = 128, // of a CTA that adds slices
-    CONV_WEIGHT_VECTOR = 4,    // channels of a thread there: 16 bytes
+    CONV_WEIGHT_THREADS = 32, // of a CTA that adds slices: few sums are for all SMs
+    CONV_WEIGHT_VECTOR = 4,   // channels of a thread there: 16 bytes
 };
 
 /* What the kernel and its host side derive alike from a config. */
