@@ -102,9 +102,9 @@ static void store_channels(backward *k, const groupnorm_column *c)
     for (int i = 0; i < vec && !mixes(k); i++)
         set(k->rA, i, mul(at(k->rA, i), at(k->rRstd, 0)));
     const tensor sums[KINDS] = { [KIND_A] = k->rA, [KIND_B] = k->rB };
-    const tensor sLines = tensor_with_layout(
-        k->sSums, compact(shape(k->g.w.grid.columns * vec, groupnorm_lines(k->g.s.cfg, KINDS), KINDS)));
-    groupnorm_add_lines(&k->g.s, &k->g.w, c->number, KINDS, sums, sLines);
+    const tensor sLines =
+        tensor_with_layout(k->sSums, compact(shape(k->g.w.grid.columns * vec, groupnorm_lines(k->g.s.cfg), KINDS)));
+    groupnorm_add_lines(&k->g.s, &k->g.w, c->number, sums, sLines);
 }
 
 static void add_column(void *kernel, const groupnorm_column *c)
@@ -348,7 +348,7 @@ static void finish(void *kernel)
                     set(k->sSums, coord(channel, row, kind), total[kind]);
             }
         }
-        groupnorm_add_rows(&k->g.s, k->g.s.channels, KINDS, k->sSums, store_gradients, k);
+        groupnorm_add_rows(&k->g.s, k->g.s.channels, k->sSums, store_gradients, k);
     }
 }
 
@@ -390,7 +390,7 @@ static void add_up(void *kernel)
 {
     backward *k = kernel;
     groupnorm_over_columns(&k->g.s, &k->g.w, add_column, k);
-    groupnorm_add_rows(&k->g.s, k->g.s.channels, KINDS, k->sSums, store_totals, k);
+    groupnorm_add_rows(&k->g.s, k->g.s.channels, k->sSums, store_totals, k);
     cta_sync();
     if (k->g.s.cfg->adds)
         count_sums(k);

@@ -22,6 +22,8 @@ enum {
     SPREAD_BYTES = 32 << 10, // smaller slices are not shared out further, even if SMs are idle
     THREADS_MIN = 64,
     THREADS_MAX = 512,
+    THREADS_KEEPING_MAX = 256, // of a CTA that keeps vectors in registers, too
+    THREADS_KEEPING_MIN = 128,
     SPLIT_THREADS = 1024, // of an SM, backward: 64 registers each; of 16 bits 80
     SPLIT_THREADS_HALF = 768,
     VECTORS_OF_THREAD = 12, // about 50 KiB for 256 threads: bench/notes/groupnorm.md
@@ -96,6 +98,7 @@ typedef struct search {
     const ckl_device_info *device;
     groupnorm_slicing slicing;
     int threads_max, threads_min; // of a CTA
+    bool keeps;                   // vectors in registers beside those in shared memory
 } search;
 
 /* Every warp has some groups, and the columns of several groups lie side by side. */
@@ -167,7 +170,7 @@ static void keep_vectors(const search *s, int64_t budget, groupnorm_config *c)
                      (held_ctas(s, c) > HELD_CTAS ? REGISTERS_OF_FOUR : 0);
     const int64_t most = min_i64((registers - used) / (WORDS * inputs), c->steps - GROUPNORM_STAGED_MIN);
     c->kept = 0;
-    if (s->slicing == GROUPNORM_HELD && c->vec * element_bytes(s->d) == GROUPNORM_VECTOR_BYTES)
+    if (s->keeps && groupnorm_grid_of(c).slots == 1 && c->vec * element_bytes(s->d) == GROUPNORM_VECTOR_BYTES)
         while (c->kept < min_i64(most, GROUPNORM_KEPT_MAX) && groupnorm_shared_bytes(s->d, s->slicing, c) > budget)
             c->kept++;
 }
@@ -189,7 +192,7 @@ static bool share_out(const search *s, int64_t units, int64_t budget, groupnorm_
 {
     const bool nchw = s->d->layout == CKL_IMAGE_NCHW;
     const int threads_max = s->threads_max;
-    const double KEPT_OUT = 1.15;
+    const double KEPT_OUT = s->slicing == GROUPNORM_CLUSTER && runs_at_once(s, c) ? 2 : 1.15; // a turn more
     const int64_t vectors = units * groupnorm_grid_of(c).columns;
     const bool forward = s->d->direction == CKL_DIRECTION_FORWARD;
     const int64_t slices = c->parts * ceil_div(groupnorm_units(s->d, c), max_i64(units, 1));
@@ -261,6 +264,28 @@ static bool share_slices(const search *s, int64_t slices, int parts, int64_t bud
     return true;
 }
 
+/* Shared memory of a CTA of which an SM has held_ctas(). */
+static int64_t held_bytes(const search *s, const groupnorm_config *c)
+{
+    enum { RESERVED_BYTES = 1 << 10 };
+    return s->device->smem_per_sm_bytes / held_ctas(s, c) - RESERVED_BYTES;
+}
+
+/* Slices of a cluster; registers hold a part of them where that makes room for a third CTA of an SM. */
+static bool share_cluster(const search *s, int parts, int64_t budget, groupnorm_config *c)
+{
+    const search keeping = { s->d, s->device, s->slicing, THREADS_KEEPING_MAX, THREADS_KEEPING_MIN, true };
+    groupnorm_config other = *c;
+    if (!share_slices(s, c->cluster, parts, budget, c))
+        return false;
+    const int64_t wanted = held_bytes(s, c);
+    if (groupnorm_shared_bytes(s->d, s->slicing, c) > wanted && c->vec > 1 &&
+        groupnorm_bundles(s->d, c) * c->cluster > (HELD_CTAS - 1) * s->device->sm_count &&
+        share_slices(&keeping, c->cluster, parts, wanted, &other))
+        *c = other;
+    return true;
+}
+
 /* The fewest CTAs whose slices fit the budget; more where SMs would be idle. */
 static bool choose_cluster(const search *s, int64_t budget, groupnorm_config *c)
 {
@@ -272,7 +297,7 @@ static bool choose_cluster(const search *s, int64_t budget, groupnorm_config *c)
                     groupnorm_slice_bytes(&best) > SPREAD_BYTES;
         const bool nchw = s->d->layout == CKL_IMAGE_NCHW && c->bundle == 1;
         const int parts = nchw ? (int)min_i64(c->cluster, power_of_two_in(c->channels)) : 1;
-        if ((!found || idle) && share_slices(s, c->cluster, parts, budget, c)) {
+        if ((!found || idle) && share_cluster(s, parts, budget, c)) {
             best = *c;
             found = true;
         }
@@ -445,13 +470,6 @@ static void take_lines(const search *s, groupnorm_config *c)
     set_bundle(s, whole ? (int)s->d->groups : cut_bundle_for(s->d, PIXEL_BYTES), c);
 }
 
-/* Shared memory of a CTA of which an SM has held_ctas(). */
-static int64_t held_bytes(const search *s, const groupnorm_config *c)
-{
-    enum { RESERVED_BYTES = 1 << 10 };
-    return s->device->smem_per_sm_bytes / held_ctas(s, c) - RESERVED_BYTES;
-}
-
 /*
  * As few slices of a bundle as there may be, but all CTAs that run. True: there are no others, or those of three
  * bundles run at once; of gradients, which split would move five tensors for three, two.
@@ -487,7 +505,7 @@ static bool merges_much(const search *s, const groupnorm_config *c)
 /* Is there a config of CTAs, or of smaller clusters than that, where pixels are not folded? */
 static bool fits_cluster(const search *s, int cluster, const groupnorm_config *c)
 {
-    const search whole = { s->d, s->device, GROUPNORM_CLUSTER, THREADS_MAX, 0 };
+    const search whole = { s->d, s->device, GROUPNORM_CLUSTER, THREADS_MAX, 0, false };
     groupnorm_config other = *c;
     return choose_bundles(&whole, &other) && other.cluster < (other.fold == 1 ? cluster : CLUSTER_MAX);
 }
@@ -501,7 +519,6 @@ static bool fits_cluster(const search *s, int cluster, const groupnorm_config *c
 static bool choose_held(search *s, groupnorm_config *c)
 {
     enum { BYTES_MIN = 8 << 20, BYTES_MIN_LINES = 3 << 20, BYTES_LARGE = 24 << 20, CLUSTER_LARGE_PLANES = 4 };
-    enum { THREADS = 256, THREADS_LEAST = 128 };
     enum { ENTRIES_OF_LANE = 12 }; // as they are, 0.84 of the time of early ones where a lane has six, 1.13 where 25
     const ckl_groupnorm_desc *d = s->d;
     const bool nhwc = d->layout == CKL_IMAGE_NHWC, forward = d->direction == CKL_DIRECTION_FORWARD;
@@ -515,8 +532,9 @@ static bool choose_held(search *s, groupnorm_config *c)
         take_lines(s, c);
     if (c->vec * element_bytes(d) < GROUPNORM_VECTOR_BYTES)
         return false;
-    s->threads_max = (int)max_i64(THREADS, threads_min_for(s, c));
-    s->threads_min = THREADS_LEAST;
+    s->threads_max = (int)max_i64(THREADS_KEEPING_MAX, threads_min_for(s, c));
+    s->threads_min = THREADS_KEEPING_MIN;
+    s->keeps = true;
     if (!fit_held(s, c))
         return false;
     // what is beside a line is the next bundle's, which comes a strip later
@@ -546,7 +564,7 @@ ckl_status groupnorm_choose(const char *what, const ckl_groupnorm_desc *d, const
     c->layout = (choice)d->layout;
     c->affine = d->affine;
     c->channels = (int)max_i64(1, d->c / d->groups);
-    search s = { d, device, slicing, THREADS_MAX, 0 };
+    search s = { d, device, slicing, THREADS_MAX, 0, false };
     const bool chosen = slicing == GROUPNORM_CLUSTER ? choose_bundles(&s, c)
                         : slicing == GROUPNORM_SPLIT ? choose_slices(&s, c)
                                                      : choose_held(&s, c);

@@ -362,6 +362,11 @@ static const char *const cases[] = {
     "column_threads=1 steps=1' # of more than have scales",
     "n=2 c=1040 h=1 w=2 groups=1 dtype=f16 direction=backward impl=backward config='dtype=f16 channels=1040 vec=2 "
     "threads=64 column_threads=1 steps=1'",
+    "n=1 c=64 h=32 w=64 groups=2 dtype=bf16 fill=hard impl=forward config='cluster=4 parts=1 threads=256 steps=8 "
+    "kept=3 "
+    "column_threads=8' # vectors in registers of a cluster",
+    "n=2 c=12 h=16 w=18 groups=4 fill=uniform direction=backward impl=backward config='channels=3 vec=4 threads=96 "
+    "column_threads=8 steps=9 kept=4' # and of a CTA, whose last columns do not exist",
     NULL,
 };
 
@@ -403,7 +408,8 @@ static const test_reject rejects[] = {
     { "impl=forward_split config='channels=4 early=33'", CKL_INVALID, "early=33 is no multiple of 32" },
     { "impl=forward_held config='channels=4 threads=64 column_threads=16 parts=2 early=2'", CKL_INVALID,
       "early=2 is for slices of whole vectors" },
-    { "impl=forward config='threads=64 column_threads=16 steps=4 kept=1'", CKL_INVALID, "kept=1 is for held slices" },
+    { "impl=forward config='threads=64 column_threads=16 steps=3 kept=1'", CKL_INVALID,
+      "kept=1 is for slices read once" },
     { "impl=forward_held config='channels=4 threads=64 column_threads=16 vec=4 steps=4 kept=2'", CKL_INVALID,
       "all but 3" },
     { "impl=forward config='steps=1000'", CKL_UNSUPPORTED, "bytes of shared memory" },
