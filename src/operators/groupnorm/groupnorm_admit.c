@@ -89,8 +89,6 @@ ckl_status groupnorm_admit(const char *what, const ckl_groupnorm_desc *d, const 
     if (c->dtype != d->dtype || c->layout != (choice)d->layout || c->affine != d->affine ||
         c->channels != max_i64(1, d->c / d->groups))
         FAIL(CKL_INVALID, "%s: dtype, layout, affine and channels must be those of the problem", what);
-    if (c->adds && (d->direction == CKL_DIRECTION_FORWARD || !d->affine))
-        FAIL(CKL_INVALID, "%s: adds=1 is for gradients of gamma and beta", what);
     TRY(admit_threads(what, device, slicing, c));
     TRY(admit_layout(what, d, slicing, c));
     const int64_t slices = groupnorm_slices(d, c, slicing), units = groupnorm_units(d, c);

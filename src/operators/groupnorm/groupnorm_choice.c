@@ -353,16 +353,6 @@ static bool choose_held(groupnorm_search *s, groupnorm_config *c)
     return !merges_much(s, c);
 }
 
-/* Are the lines of dgamma and dbeta so few that one CTA adds up those of its channels while another kernel starts? */
-static bool adds_up(const groupnorm_search *s, const groupnorm_config *c)
-{
-    enum { ROUNDS_MAX = 3 }; // of loads, one after the other
-    const int64_t rows = groupnorm_sum_rows(c), sums = rows * groupnorm_slice_channels(c);
-    const int64_t lines = s->d->n * groupnorm_ranges(s->d, c, s->slicing);
-    const int64_t rounds = ceil_div(sums, c->threads) * ceil_div(lines, GROUPNORM_LINES_AT_ONCE * rows);
-    return s->d->direction == CKL_DIRECTION_BACKWARD && s->d->affine && rounds <= ROUNDS_MAX;
-}
-
 ckl_status groupnorm_choose(const char *what, const ckl_groupnorm_desc *d, const ckl_device_info *device,
                             groupnorm_slicing slicing, groupnorm_config *c)
 {
@@ -386,6 +376,5 @@ ckl_status groupnorm_choose(const char *what, const ckl_groupnorm_desc *d, const
              slicing != GROUPNORM_CLUSTER ? "slice of a bundle"
                                           : "bundle, shared by as many as there may be in a cluster");
     c->ctas_per_sm = ctas_per_sm(&s, c);
-    c->adds = adds_up(&s, c);
     return CKL_OK;
 }

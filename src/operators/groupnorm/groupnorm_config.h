@@ -41,8 +41,7 @@
     X(owner, int, ctas_per_sm, "0", "0 1 2 3 4 6 8", "CTAs for which an SM has registers; 0: no matter")       \
     X(owner, int, loading, "0", "0 132 264", "held: CTAs that load at once; 0: all")                           \
     X(owner, bool, alone, "0", "0 1", "held: loads fill L2 with no more than they read")                       \
-    X(owner, int, early, "0", "", "slices side by side whose entries become one before all meet; 0: none")     \
-    X(owner, bool, adds, "0", "0 1", "backward: the last CTA of its channels adds up dgamma and dbeta")
+    X(owner, int, early, "0", "", "slices side by side whose entries become one before all meet; 0: none")
 
 #define GROUPNORM_PARAMS(X, owner) \
     X(owner, i64, channels)        \
@@ -67,7 +66,6 @@
     X(owner, pointer, partial)     \
     X(owner, pointer, counters)    \
     X(owner, pointer, arrived)     \
-    X(owner, pointer, stored)      \
     X(owner, u32, strips)          \
     X(owner, u32, lag)             \
     X(owner, i64, lines)           \
@@ -88,7 +86,6 @@
  *     partial                    workspace: (C,KINDS,RANGES,IMAGES)
  *     counters, strips, lag      of split slices (two_pass.h): strips are the bundles of all images, chunks are slices
  *     arrived                    slices of each early entry that have been stored
- *     stored                     slices of the channels of each slice of an image whose sums are in partial
  *     lines                      of partial
  */
 KERNEL_PARAMS(groupnorm, GROUPNORM_PARAMS);
@@ -307,5 +304,4 @@ void groupnorm_forward(const groupnorm_config *cfg, groupnorm_slicing slicing, b
 void groupnorm_backward(const groupnorm_config *cfg, groupnorm_slicing slicing, bool vectors);
 void groupnorm_gradients(const groupnorm_config *cfg, bool few);
 
-enum { GROUPNORM_LINES_AT_ONCE = 8 };    // that a thread loads, where the last CTA of its channels adds them up
 enum { GROUPNORM_GRADIENT_COLUMNS = 8 }; // that a CTA of the kernel that adds up takes: a sector of each line

@@ -81,12 +81,6 @@ static void publish(const groupnorm_kernel *k, groupnorm_state all, val saves)
         k->does->save(k, saves);
 }
 
-static void finish(groupnorm_kernel *k)
-{
-    if (k->does->finish)
-        k->does->finish(k);
-}
-
 /* How many elements of a group are in `slices` slices that follow each other, entry `number` of such: f32. */
 static val elements_of(const groupnorm_slice *s, val number, int slices)
 {
@@ -170,7 +164,6 @@ static void describe_cluster(groupnorm_kernel *k, const groupnorm_config *cfg, b
     }
     cta_sync();
     write_slice(k);
-    finish(k);
 }
 
 /* Entries */
@@ -360,7 +353,6 @@ static void describe_split(groupnorm_kernel *k, const groupnorm_config *cfg, boo
             store_merged(k);
             two_pass_merged(&order, &item);
         }
-        finish(k);
     }
 }
 
@@ -414,10 +406,7 @@ static void describe_held(groupnorm_kernel *k, const groupnorm_config *cfg, bool
         one_pass_load_in_turn(&meeting, imm_as(U32, cfg->loading));
     stage(k);
     store_entry(k);
-    const groupnorm_slice own = k->s;
     one_pass_meet(&meeting, write_held, write_other, k);
-    k->s = own;
-    finish(k);
 }
 
 void groupnorm_describe(groupnorm_kernel *k, const groupnorm_config *cfg, groupnorm_slicing slicing, bool vectors)
