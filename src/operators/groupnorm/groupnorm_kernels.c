@@ -391,11 +391,10 @@ static void write_other(void *kernel, val slice)
 
 static void describe_held(groupnorm_kernel *k, const groupnorm_config *cfg, bool vectors)
 {
-    enum { PATIENCE = 64 };
+    enum { PATIENCE = 64 }; // the last slices of a bundle may begin when CTAs of the one before end
     k->s = groupnorm_slice_begin(cfg, vectors);
     one_pass meeting = one_pass_of_cta(k->s.a.counters, k->s.a.strips, convert(U32, k->s.a.slices));
-    if (!cfg->loading) // all CTAs that run may be of one bundle: the last ones begin when those of the one before end
-        meeting.patience = PATIENCE;
+    meeting.patience = PATIENCE;
     k->meeting = &meeting;
     groupnorm_slice_at(&k->s, convert(I32, meeting.strip), convert(I32, meeting.chunk));
     k->s.halves = groupnorm_first_steps(cfg) > 0;
