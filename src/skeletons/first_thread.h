@@ -20,20 +20,15 @@ static inline void clear_counter(val counter)
     store_global(U32, counter, 0, imm_as(U32, 0));
 }
 
-/* Broadcasts a u32 of the thread that knows it to the CTA; all of its threads meet. */
-static inline val from_thread(const char *name, val knows, val known)
+/* Broadcasts a u32 of thread 0 to the CTA; all of its threads meet. */
+static inline val from_first_thread(const char *name, val known)
 {
     const val slot = smem_address(smem_alloc(name, COUNTER_BYTES, COUNTER_BYTES)), all = unwritten(U32);
-    IF(knows)
+    IF(is_first_thread())
         store_at(IR_SHARED, IR_CACHE_DEFAULT, U32, 1, slot, 0, &known);
     cta_sync();
     load_at(IR_SHARED, IR_CACHE_DEFAULT, U32, 1, slot, 0, (val[]){ all });
     return all;
-}
-
-static inline val from_first_thread(const char *name, val known)
-{
-    return from_thread(name, is_first_thread(), known);
 }
 
 /*

@@ -79,7 +79,7 @@ static int tensors(const void *desc, plan_tensor *t)
 
 /* Of the workspace: entries of split slices, what is merged of them, counters, and partial sums of gradients. */
 typedef struct workspace_parts {
-    int64_t early, merged, counters, arrived, stored, partial, bytes; // offsets; entries come first
+    int64_t early, merged, counters, arrived, partial, bytes; // offsets; entries come first
 } workspace_parts;
 
 static workspace_parts workspace_of(const ckl_plan *plan, groupnorm_slicing slicing)
@@ -98,8 +98,7 @@ static workspace_parts workspace_of(const ckl_plan *plan, groupnorm_slicing slic
     w.arrived = w.counters + (slicing == GROUPNORM_SPLIT  ? two_pass_counter_bytes(strips)
                               : slicing == GROUPNORM_HELD ? one_pass_counter_bytes(strips, slices)
                                                           : 0);
-    w.stored = w.arrived + 4 * strips * early;
-    w.partial = round_up(w.stored + 4 * c->adds * ceil_div(d->groups, c->bundle) * c->parts, PLAN_WORKSPACE_ALIGNMENT);
+    w.partial = round_up(w.arrived + 4 * strips * early, PLAN_WORKSPACE_ALIGNMENT);
     w.bytes = w.partial + (sums ? 4 * GROUPNORM_KINDS * d->n * d->c * ranges : 0);
     return w;
 }
@@ -132,7 +131,6 @@ static groupnorm_params params_for(const ckl_plan *plan, const ckl_groupnorm_arg
                                .merged = workspace ? workspace + w.merged : NULL,
                                .counters = workspace ? workspace + w.counters : NULL,
                                .arrived = workspace ? workspace + w.arrived : NULL,
-                               .stored = workspace ? workspace + w.stored : NULL,
                                .partial = workspace ? workspace + w.partial : NULL,
                                .strips = slicing == GROUPNORM_CLUSTER ? 0 : (uint32_t)groupnorm_bundles(d, c),
                                .lines = elements_of(d) ? d->n * ranges : 0,
@@ -147,27 +145,22 @@ static int kernel_for(const ckl_plan *plan, const ckl_groupnorm_args *a)
     return PLAN_ALIGNED(bytes, a->x, a->dy, a->gamma, a->beta, a->y, a->dx) ? GROUPNORM_VECTORS : GROUPNORM_ELEMENTS;
 }
 
-/*
- * Of the CTAs of all slices; then dgamma and dbeta, if those have not added them up: where there are no elements, of no
- * lines, zero.
- */
+/* Of the CTAs of all slices; then dgamma and dbeta, of no lines where there are no elements: zero. */
 static ckl_status launch(const ckl_plan *plan, groupnorm_slicing slicing, const ckl_groupnorm_args *args,
                          ckl_stream stream)
 {
     const ckl_groupnorm_desc *d = plan->desc;
-    const groupnorm_config *c = plan->config;
     const int kernel = kernel_for(plan, args);
     groupnorm_params p = params_for(plan, args, slicing);
-    const bool any = elements_of(d) > 0;
-    int64_t strips = groupnorm_bundles(d, c), ctas = strips * p.slices;
+    int64_t strips = groupnorm_bundles(d, plan->config), ctas = strips * p.slices;
     if (slicing == GROUPNORM_SPLIT) {
         const int64_t abreast = d->layout == CKL_IMAGE_NCHW ? 1 : p.bundles; // of nhwc they share lines of memory
         p.lag = two_pass_lag(strips, abreast, p.slices, plan->kernels[kernel].clusters_resident);
         ctas = two_pass_ctas(strips, p.slices);
     }
-    if (any)
+    if (elements_of(d) > 0)
         TRY(plan_launch(plan, kernel, (plan_grid){ .x = ctas }, &p, stream));
-    if (d->direction == CKL_DIRECTION_FORWARD || !d->affine || d->c == 0 || (any && c->adds))
+    if (d->direction == CKL_DIRECTION_FORWARD || !d->affine || d->c == 0)
         return CKL_OK;
     const plan_grid grid = { .x = ceil_div(GROUPNORM_KINDS * d->c, GROUPNORM_GRADIENT_COLUMNS) };
     return plan_launch(plan, p.lines <= GROUPNORM_LINES_FEW ? GROUPNORM_GRADIENTS_FEW : GROUPNORM_GRADIENTS, grid, &p,

@@ -73,7 +73,7 @@ static ckl_status admit_layout(const char *what, const ckl_groupnorm_desc *d, gr
     const bool keeps = slicing != GROUPNORM_SPLIT && g.slots == 1 && c->steps - c->kept >= GROUPNORM_STAGED_MIN &&
                        c->vec * dtype_bytes(c->dtype) == GROUPNORM_VECTOR_BYTES;
     if (c->kept < 0 || c->kept > GROUPNORM_KEPT_MAX || (c->kept && !keeps))
-        FAIL(CKL_INVALID, "%s: kept=%d is for held slices of whole vectors of 16 bytes, all but %d of a thread", what,
+        FAIL(CKL_INVALID, "%s: kept=%d is for slices read once by vectors of 16 bytes, all but %d of a thread", what,
              c->kept, GROUPNORM_STAGED_MIN);
     if (c->early < 0 || c->early % groupnorm_lanes_of_group(c))
         FAIL(CKL_INVALID, "%s: early=%d is no multiple of %d, the lanes of a group", what, c->early,
@@ -89,8 +89,6 @@ ckl_status groupnorm_admit(const char *what, const ckl_groupnorm_desc *d, const 
     if (c->dtype != d->dtype || c->layout != (choice)d->layout || c->affine != d->affine ||
         c->channels != max_i64(1, d->c / d->groups))
         FAIL(CKL_INVALID, "%s: dtype, layout, affine and channels must be those of the problem", what);
-    if (c->adds && (d->direction == CKL_DIRECTION_FORWARD || !d->affine))
-        FAIL(CKL_INVALID, "%s: adds=1 is for gradients of gamma and beta", what);
     TRY(admit_threads(what, device, slicing, c));
     TRY(admit_layout(what, d, slicing, c));
     const int64_t slices = groupnorm_slices(d, c, slicing), units = groupnorm_units(d, c);

@@ -10,7 +10,6 @@
 #include "cute/kernel.h"
 #include "operators/groupnorm/groupnorm_kernels.h"
 #include "skeletons/column.h"
-#include "skeletons/first_thread.h"
 
 enum { KIND_A, KIND_B, KINDS = GROUPNORM_KINDS };
 enum { SCALE, LINEAR, CONSTANT, SCALES = GROUPNORM_SCALES }; // dx = dy * scale + d * linear + constant
@@ -23,7 +22,6 @@ typedef struct backward {
     val weight, rstd;    // gamma, and rstd, of the channel whose sums the thread stores, if it is one at most
     tensor rMean, rRstd; // (1) or (VEC) of the thread's columns
     tensor rA, rB;       // (VEC) sums of the column on its way
-    val counter, before; // of slices of the same channels that have stored sums: its address; what it was
 } backward;
 
 static bool is_nchw(const backward *k)
@@ -102,9 +100,9 @@ static void store_channels(backward *k, const groupnorm_column *c)
     for (int i = 0; i < vec && !mixes(k); i++)
         set(k->rA, i, mul(at(k->rA, i), at(k->rRstd, 0)));
     const tensor sums[KINDS] = { [KIND_A] = k->rA, [KIND_B] = k->rB };
-    const tensor sLines = tensor_with_layout(
-        k->sSums, compact(shape(k->g.w.grid.columns * vec, groupnorm_lines(k->g.s.cfg, KINDS), KINDS)));
-    groupnorm_add_lines(&k->g.s, &k->g.w, c->number, KINDS, sums, sLines);
+    const tensor sLines =
+        tensor_with_layout(k->sSums, compact(shape(k->g.w.grid.columns * vec, groupnorm_lines(k->g.s.cfg), KINDS)));
+    groupnorm_add_lines(&k->g.s, &k->g.w, c->number, sums, sLines);
 }
 
 static void add_column(void *kernel, const groupnorm_column *c)
@@ -142,13 +140,6 @@ static val weight_of(const backward *k, val channel)
     return has_channel(k) ? k->weight : groupnorm_weight(&k->g.s, k->g.s.a.gamma, channel);
 }
 
-/* Of the sums of an image and a range of its pixels, line `number` (i32): the place of a channel's. */
-static val partial_at(const groupnorm_slice *s, val number, int kind, val channel)
-{
-    const val line = add(mul(convert(I64, number), imm64(KINDS)), imm64(kind));
-    return add(mul(line, s->a.channels), add(s->channel, convert(I64, channel)));
-}
-
 /* Stores a channel's sums of this slice for dgamma and dbeta, and weighted by gamma for the group. */
 static void store_totals(void *kernel, val channel, const val *total)
 {
@@ -156,11 +147,13 @@ static void store_totals(void *kernel, val channel, const val *total)
     const groupnorm_slice *s = &k->g.s;
     if (mixes(k))
         assign(total[KIND_A], mul(total[KIND_A], rstd_of(k, channel)));
-    val weight = immf(1);
+    val number = add(s->channel, convert(I64, channel)), weight = immf(1);
     if (s->cfg->affine) {
-        val line = add(convert(I32, mul(s->image, convert(I64, s->a.ranges))), s->range);
-        for (int kind = 0; kind < KINDS; kind++)
-            groupnorm_write(s->a.partial, partial_at(s, line, kind, channel), total[kind]);
+        val line = add(mul(s->image, convert(I64, s->a.ranges)), convert(I64, s->range));
+        for (int kind = 0; kind < KINDS; kind++) {
+            val place = add(mul(add(mul(line, imm(KINDS)), imm(kind)), s->a.channels), number);
+            groupnorm_write(s->a.partial, place, total[kind]);
+        }
         weight = weight_of(k, channel);
     }
     for (int kind = 0; kind < KINDS; kind++)
@@ -247,13 +240,6 @@ static void begin_column(void *kernel, val column)
 
 /* dgamma and dbeta */
 
-/* A channel's element of either. */
-static tensor gradient_at(const groupnorm_config *cfg, val pointer, val channel)
-{
-    const val bytes = mul(convert(U64, channel), imm(dtype_bytes(cfg->dtype)));
-    return gmem_tensor(add(pointer, bytes), cfg->dtype, compact(leaf(1))); // (1)
-}
-
 /* Adds up the lines of sums of the slices: narrow columns, so that there are CTAs for most SMs. */
 void groupnorm_gradients(const groupnorm_config *cfg, bool few)
 {
@@ -276,79 +262,9 @@ void groupnorm_gradients(const groupnorm_config *cfg, bool few)
     column_reduce(&split, &p, &sum, &total);
     IF(logical_and(eq(p.line, imm(0)), lt(p.column, columns))) {
         val is_beta = ge(p.column, a.channels), channel = select(is_beta, sub(p.column, a.channels), p.column);
-        set(gradient_at(cfg, select(is_beta, a.dbeta, a.dgamma), channel), 0, convert(cfg->dtype, total));
-    }
-}
-
-/* The thread that counts slices whose sums are stored: of a warp that merges nothing, as it waits for its stores. */
-static val counts(const backward *k)
-{
-    return eq(thread(), imm(k->g.s.cfg->threads - 1));
-}
-
-/* Counts this one. */
-static void count_sums(backward *k)
-{
-    const groupnorm_slice *s = &k->g.s;
-    const val bundle = convert(I32, sub(s->bundle, mul(s->image, convert(I64, s->a.bundles))));
-    const val part = div(s->rank, s->a.ranges);
-    k->counter = counter_at(s->a.stored, add(mul(bundle, imm(s->cfg->parts)), part));
-    k->before = variable(U32, imm_as(U32, 0));
-    IF(counts(k))
-        assign(k->before, atomic_add_acq_rel(k->counter, imm_as(U32, 1)));
-}
-
-/* Of both kinds, the lines row, row + rows, ... of a channel's sums. */
-static void add_lines(const backward *k, val channel, val row, int rows, val *total)
-{
-    enum { AT_ONCE = GROUPNORM_LINES_AT_ONCE };
-    const groupnorm_slice *s = &k->g.s;
-    const val lines = convert(I32, s->a.lines), last = sub(lines, imm(1));
-    for (int kind = 0; kind < KINDS; kind++)
-        total[kind] = variable(F32, immf(0));
-    LOOP_FROM(first, row, lines, imm(AT_ONCE * rows)) {
-        val sums[AT_ONCE][KINDS];
-        for (int i = 0; i < AT_ONCE; i++)
-            for (int kind = 0; kind < KINDS; kind++)
-                sums[i][kind] =
-                    groupnorm_read(s->a.partial, partial_at(s, min(add(first, imm(i * rows)), last), kind, channel));
-        for (int i = 0; i < AT_ONCE; i++)
-            for (int kind = 0; kind < KINDS; kind++)
-                assign(total[kind],
-                       add(total[kind], select(le(add(first, imm(i * rows)), last), sums[i][kind], immf(0))));
-    }
-}
-
-static void store_gradients(void *kernel, val channel, const val *total)
-{
-    const backward *k = kernel;
-    const groupnorm_slice *s = &k->g.s;
-    const val number = add(s->channel, convert(I64, channel)), of[KINDS] = { s->a.dgamma, s->a.dbeta };
-    for (int kind = 0; kind < KINDS; kind++)
-        set(gradient_at(s->cfg, of[kind], number), 0, convert(s->cfg->dtype, total[kind]));
-}
-
-/* The CTA that was the last to store sums of its channels adds up those of all images, in order. */
-static void finish(void *kernel)
-{
-    backward *k = kernel;
-    const groupnorm_config *cfg = k->g.s.cfg;
-    if (!cfg->adds)
-        return;
-    const int channels = groupnorm_slice_channels(cfg), rows = groupnorm_sum_rows(cfg);
-    const val before = from_thread("before", counts(k), k->before);
-    IF(eq(before, sub(convert(U32, k->g.s.a.lines), imm_as(U32, 1)))) {
-        IF(counts(k))
-            clear_counter(k->counter);
-        LOOP_FROM(i, convert(I32, thread()), imm(channels * rows), imm(cfg->threads)) {
-            val channel = rem(i, imm(channels)), row = div(i, imm(channels)), total[KINDS];
-            IF(lt(channel, k->g.s.channels)) {
-                add_lines(k, channel, row, rows, total);
-                for (int kind = 0; kind < KINDS; kind++)
-                    set(k->sSums, coord(channel, row, kind), total[kind]);
-            }
-        }
-        groupnorm_add_rows(&k->g.s, k->g.s.channels, KINDS, k->sSums, store_gradients, k);
+        val bytes = mul(convert(U64, channel), imm(dtype_bytes(cfg->dtype)));
+        tensor gSum = gmem_tensor(add(select(is_beta, a.dbeta, a.dgamma), bytes), cfg->dtype, compact(leaf(1))); // (1)
+        set(gSum, 0, convert(cfg->dtype, total));
     }
 }
 
@@ -390,10 +306,8 @@ static void add_up(void *kernel)
 {
     backward *k = kernel;
     groupnorm_over_columns(&k->g.s, &k->g.w, add_column, k);
-    groupnorm_add_rows(&k->g.s, k->g.s.channels, KINDS, k->sSums, store_totals, k);
+    groupnorm_add_rows(&k->g.s, k->g.s.channels, k->sSums, store_totals, k);
     cta_sync();
-    if (k->g.s.cfg->adds)
-        count_sums(k);
 }
 
 void groupnorm_backward(const groupnorm_config *cfg, groupnorm_slicing slicing, bool vectors)
@@ -411,8 +325,7 @@ void groupnorm_backward(const groupnorm_config *cfg, groupnorm_slicing slicing, 
                                                    .find_scales = find_scales,
                                                    .begin_column = begin_column,
                                                    .load_vector = load_vector,
-                                                   .write_vector = write_vector,
-                                                   .finish = finish };
+                                                   .write_vector = write_vector };
     backward k = { .g = { .does = &direction }, .in_smem = slicing != GROUPNORM_SPLIT };
     groupnorm_describe(&k.g, cfg, slicing, vectors);
 }

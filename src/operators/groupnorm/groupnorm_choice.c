@@ -1,43 +1,36 @@
-/* groupnorm_choice.c - which slices a problem gets and which threads hold them: bench/notes/groupnorm.md. */
+/* groupnorm_choice.c - which slices a problem gets: bench/notes/groupnorm.md. */
+#include "operators/groupnorm/groupnorm_choice.h"
+
 #include <math.h>
 
-#include "base/math.h"
 #include "base/status.h"
-#include "operators/groupnorm/groupnorm_config.h"
 #include "skeletons/residency.h"
 
 enum {
-    PIXEL_BYTES = 128,         // of nhwc that a bundle reads side by side: a line
-    PIXEL_BYTES_BACKWARD = 64, // x and dy
-    PIXEL_BYTES_WHOLE = 1024,  // of slices that are read again: one stretch of memory
-    PIXEL_BYTES_MIN = 32,      // a sector
+    PIXEL_BYTES = GROUPNORM_LINE_BYTES, // of nhwc that a bundle reads side by side
+    PIXEL_BYTES_BACKWARD = 64,          // x and dy
+    PIXEL_BYTES_WHOLE = 1024,           // of slices that are read again: one stretch of memory
+    PIXEL_BYTES_MIN = 32,               // a sector
     BUNDLE_MAX = 64,
     BUNDLE_MAX_WHOLE = 288,  // threads that three CTAs have registers for
     PLANES_BYTES = 12 << 10, // of nchw that are worth a CTA
-    PLANES_OF_WARP = 8,
     CLUSTER_MAX = 8,
-    HELD_CTAS = 3,           // of an SM
-    HELD_CTAS_LIGHT = 4,     // of gradients in 16 bits: 5x2432x104x104 f16 261 us, 281 by three
     SLICE_BYTES = 113 << 10, // two CTAs an SM: one loads while the other adds up and writes
     SPREAD_BYTES = 32 << 10, // smaller slices are not shared out further, even if SMs are idle
-    THREADS_MIN = 64,
     THREADS_MAX = 512,
+    THREADS_KEEPING_MAX = 256, // of a CTA that keeps vectors in registers, too
+    THREADS_KEEPING_MIN = 128,
     SPLIT_THREADS = 1024, // of an SM, backward: 64 registers each; of 16 bits 80
     SPLIT_THREADS_HALF = 768,
-    VECTORS_OF_THREAD = 12, // about 50 KiB for 256 threads: bench/notes/groupnorm.md
-    VECTORS_OF_FEW = 4,     // where CTAs leave SMs idle, a thread is what takes long
     AGAIN_BYTES = 75 << 10, // of a slice that is read again: few CTAs, each of which begins, is counted and waits
     RAGGED_BYTES = 4,       // wider vectors are taken whole
-    RAGGED_VECTORS = 6,     // of a channel that are worth its ends
-    COLUMN_BYTES = 64       // of nchw that neighbouring threads read side by side
+    RAGGED_VECTORS = 6      // of a channel that are worth its ends
 };
 
 static int64_t element_bytes(const ckl_groupnorm_desc *d)
 {
     return dtype_bytes(d->dtype);
 }
-
-/* Choice */
 
 static int64_t pixel_bytes(const ckl_groupnorm_desc *d)
 {
@@ -76,193 +69,34 @@ static bool vector_fits(const ckl_groupnorm_desc *d, const groupnorm_config *c)
 {
     if (d->layout == CKL_IMAGE_NCHW)
         return d->h * d->w % c->vec == 0;
-    bool in_group = c->channels % c->vec == 0 || c->channels * c->bundle / c->vec <= THREADS_MIN;
+    bool in_group = c->channels % c->vec == 0 || c->channels * c->bundle / c->vec <= GROUPNORM_THREADS_MIN;
     return d->c % c->vec == 0 && c->channels * c->bundle % c->vec == 0 && in_group;
 }
 
-/* What a split over threads costs: the vectors for which there is room; more if it is far from the threads wanted. */
-static double cost_of(const groupnorm_config *c, int64_t units, int64_t wanted)
+/* Shared memory of a CTA of which an SM has groupnorm_held_ctas(). */
+static int64_t held_bytes(const groupnorm_search *s, const groupnorm_config *c)
 {
-    static const double of_column = 0.02, too_few = 1.1, too_many = 1.6; // from there on evenness counts less
-    groupnorm_grid g = groupnorm_grid_of(c);
-    double room = (double)(g.slots * ceil_div(units, g.column_threads)) * c->threads * (1 + of_column * g.slots);
-    double ratio = (double)c->threads / (double)wanted;
-    return room * fmax(1, fmax(ratio / too_many, 1 / ratio / too_few));
+    enum { RESERVED_BYTES = 1 << 10 };
+    return s->device->smem_per_sm_bytes / groupnorm_held_ctas(s, c) - RESERVED_BYTES;
 }
 
-/* What choosing is about. */
-typedef struct search {
-    const ckl_groupnorm_desc *d;
-    const ckl_device_info *device;
-    groupnorm_slicing slicing;
-    int threads_max, threads_min; // of a CTA
-} search;
-
-/* Every warp has some groups, and the columns of several groups lie side by side. */
-static int threads_min_for(const search *s, const groupnorm_config *c)
+/* Slices of a cluster; registers hold a part of them where that makes room for a third CTA of an SM. */
+static bool share_cluster(const groupnorm_search *s, int parts, int64_t budget, groupnorm_config *c)
 {
-    const int64_t columns = c->bundle > 1 ? groupnorm_columns(c) : 1;
-    const int groups = s->d->layout == CKL_IMAGE_NCHW ? PLANES_OF_WARP : GROUPNORM_GROUPS_OF_WARP_MAX;
-    return (int)max_i64(THREADS_MIN, 32 * max_i64(ceil_div(c->bundle, groups), ceil_div(columns, 32)));
-}
-
-/* Threads of a column of nchw, if it has vectors for them; of short ones by elements, each a wait for memory, any. */
-static int side_by_side(const search *s, const groupnorm_config *c)
-{
-    enum { SHORT_PLANE = 128 };
-    const int bytes = c->vec * (int)element_bytes(s->d);
-    const bool is_short = s->d->h * s->d->w * element_bytes(s->d) <= SHORT_PLANE;
-    if (is_short && bytes < GROUPNORM_COPIED_BYTES)
-        return 1;
-    return (s->slicing == GROUPNORM_HELD ? PIXEL_BYTES : COLUMN_BYTES) / bytes;
-}
-
-/*
- * The smallest divisor of n beyond d, which is one; n + 1 after the last. Those beyond the root are n over those before
- * it.
- */
-static int next_divisor(int n, int d)
-{
-    if (d == n)
-        return n + 1;
-    int small = d + 1;
-    for (; (int64_t)small * small <= n; small++)
-        if (n % small == 0)
-            return small;
-    int factor = (n - 1) / d < small ? (n - 1) / d : small - 1;
-    while (n % factor)
-        factor--;
-    return n / factor;
-}
-
-/* Have so many threads no registers beside them for a CTA more, for which there is shared memory, and slices? */
-static bool keeps_others_out(const search *s, const groupnorm_config *c)
-{
-    const int64_t bytes = groupnorm_shared_bytes(s->d, s->slicing, c);
-    const int fits = residency_ctas_per_sm(s->device, c->threads, bytes),
-              room = residency_ctas_per_sm(s->device, 32, bytes);
-    return fits < room &&
-           groupnorm_bundles(s->d, c) * groupnorm_slices(s->d, c, s->slicing) > (int64_t)fits * s->device->sm_count;
-}
-
-static int held_ctas(const search *s, const groupnorm_config *c)
-{
-    const bool light = s->d->direction == CKL_DIRECTION_BACKWARD && element_bytes(s->d) == 2 && !groupnorm_mixes(c) &&
-                       s->d->layout == CKL_IMAGE_NHWC;
-    return light ? HELD_CTAS_LIGHT : HELD_CTAS;
-}
-
-/*
- * The fewest vectors of a thread of a held slice that stay in registers, so that the others fit the budget: as many as
- * there are registers for, beside 64 for sums and addresses, more where those are of each element. Registers are
- * those of four warps at a time.
- */
-static void keep_vectors(const search *s, int64_t budget, groupnorm_config *c)
-{
-    enum { REGISTERS = 64, REGISTERS_MIXED = 8, REGISTERS_OF_FOUR = 24, MULTIPLE = 8, FOUR_WARPS = 128, WORDS = 4 };
-    const int inputs = 1 + (s->d->direction == CKL_DIRECTION_BACKWARD);
-    const int64_t threads = held_ctas(s, c) * round_up(c->threads, FOUR_WARPS);
-    const int64_t registers = s->device->registers_per_sm / threads / MULTIPLE * MULTIPLE;
-    const int used = REGISTERS + (groupnorm_mixes(c) ? inputs * REGISTERS_MIXED : 0) +
-                     (held_ctas(s, c) > HELD_CTAS ? REGISTERS_OF_FOUR : 0);
-    const int64_t most = min_i64((registers - used) / (WORDS * inputs), c->steps - GROUPNORM_STAGED_MIN);
-    c->kept = 0;
-    if (s->slicing == GROUPNORM_HELD && c->vec * element_bytes(s->d) == GROUPNORM_VECTOR_BYTES)
-        while (c->kept < min_i64(most, GROUPNORM_KEPT_MAX) && groupnorm_shared_bytes(s->d, s->slicing, c) > budget)
-            c->kept++;
-}
-
-/*
- * Are all groups, a CTA each, on the chip at once? Then what a thread does is what takes long, as where SMs are idle:
- * 16x73x128x24 f32 of single channels 13.0 us by twelve vectors of a thread, 10.5 by four.
- */
-static bool runs_at_once(const search *s, const groupnorm_config *c)
-{
-    const ckl_groupnorm_desc *d = s->d;
-    const int64_t bytes = (1 + (d->direction == CKL_DIRECTION_BACKWARD)) * d->n * d->c * d->h * d->w * element_bytes(d);
-    return c->bundle == 1 && c->cluster == 1 && c->vec * element_bytes(d) == GROUPNORM_VECTOR_BYTES &&
-           bytes <= (int64_t)s->device->sm_count * s->device->smem_per_sm_bytes / 2;
-}
-
-/* Shares slices of `units` out over threads: evenly, and about as many vectors for each as loads are worth. */
-static bool share_out(const search *s, int64_t units, int64_t budget, groupnorm_config *c)
-{
-    const bool nchw = s->d->layout == CKL_IMAGE_NCHW;
-    const int threads_max = s->threads_max;
-    const double KEPT_OUT = 1.15;
-    const int64_t vectors = units * groupnorm_grid_of(c).columns;
-    const bool forward = s->d->direction == CKL_DIRECTION_FORWARD;
-    const int64_t slices = c->parts * ceil_div(groupnorm_units(s->d, c), max_i64(units, 1));
-    const bool few = s->slicing == GROUPNORM_CLUSTER &&
-                     (groupnorm_bundles(s->d, c) * c->cluster < s->device->sm_count || runs_at_once(s, c));
-    const int64_t wanted = max_i64(1, min_i64(threads_max, vectors / (few ? VECTORS_OF_FEW : VECTORS_OF_THREAD)));
-    groupnorm_config best = *c;
-    double least = INFINITY;
-    const int threads_min = (int)max_i64(s->threads_min, threads_min_for(s, c));
-    for (c->threads = threads_min; c->threads <= threads_max; c->threads += 32)
-        for (int column_threads = 1; column_threads <= (nchw ? c->threads : 1);
-             column_threads = next_divisor(c->threads, column_threads)) {
-            if (nchw && column_threads < side_by_side(s, c) && column_threads < units)
-                continue;
-            if (nchw && c->bundle > 1 && c->threads != column_threads * groupnorm_grid_of(c).columns)
-                continue;
-            c->column_threads = nchw ? column_threads : groupnorm_grid_of(c).column_threads;
-            if (c->column_threads == 0 || (s->slicing == GROUPNORM_HELD && groupnorm_grid_of(c).slots > 1))
-                continue; // what belongs to the next column would be loaded while all that are held wait
-            c->steps = (int)max_i64(1, ceil_div(units, c->column_threads));
-            keep_vectors(s, budget, c);
-            const bool exact = !forward || !groupnorm_adds_too_many(c, slices);
-            double cost = cost_of(c, units, wanted);
-            if (cost >= least || !exact || groupnorm_shared_bytes(s->d, s->slicing, c) > budget)
-                continue;
-            if (keeps_others_out(s, c))
-                cost *= KEPT_OUT;
-            if (cost < least) {
-                least = cost;
-                best = *c;
-            }
-        }
-    *c = best;
-    return least < INFINITY;
-}
-
-/*
- * Among how many channels of nchw `slices` may be shared out: as many as divide those of a group, for an eighth more
- * slices at most.
- */
-static int parts_of(const search *s, int64_t slices, const groupnorm_config *c)
-{
-    const int channels = c->channels;
-    int most = 1;
-    for (int parts = 1; s->d->layout == CKL_IMAGE_NCHW && c->bundle == 1 && parts <= channels;
-         parts = next_divisor(channels, parts))
-        if (parts * ceil_div(slices, parts) <= slices + max_i64(1, slices / 8))
-            most = parts;
-    return most;
-}
-
-/*
- * Shares `slices` out among pixels, or among `parts` of the channels where threads side by side would read less than a
- * line of L2, or two where slices are held: gradients of 1x480x512x512 bf16 252 us by one, 231; or have too many
- * columns.
- */
-static bool share_slices(const search *s, int64_t slices, int parts, int64_t budget, groupnorm_config *c)
-{
-    enum { LINE_BYTES = 128 };
-    const int64_t wanted = (s->slicing == GROUPNORM_HELD ? 2 : 1) * LINE_BYTES, units = groupnorm_units(s->d, c);
-    c->parts = 1;
-    const bool found = share_out(s, ceil_div(units, slices), budget, c);
+    const groupnorm_search keeping = { s->d, s->device, s->slicing, THREADS_KEEPING_MAX, THREADS_KEEPING_MIN, true };
     groupnorm_config other = *c;
-    other.parts = parts;
-    if ((found && c->column_threads * c->vec * element_bytes(s->d) >= wanted) || parts == 1 ||
-        !share_out(s, ceil_div(units, ceil_div(slices, parts)), budget, &other))
-        return found;
-    *c = other;
+    if (!groupnorm_share_slices(s, c->cluster, parts, budget, c))
+        return false;
+    const int64_t wanted = held_bytes(s, c);
+    if (groupnorm_shared_bytes(s->d, s->slicing, c) > wanted && c->vec > 1 &&
+        groupnorm_bundles(s->d, c) * c->cluster > (GROUPNORM_HELD_CTAS - 1) * s->device->sm_count &&
+        groupnorm_share_slices(&keeping, c->cluster, parts, wanted, &other))
+        *c = other;
     return true;
 }
 
 /* The fewest CTAs whose slices fit the budget; more where SMs would be idle. */
-static bool choose_cluster(const search *s, int64_t budget, groupnorm_config *c)
+static bool choose_cluster(const groupnorm_search *s, int64_t budget, groupnorm_config *c)
 {
     const int cluster_max = residency_cluster_max(s->device);
     bool found = false;
@@ -272,7 +106,7 @@ static bool choose_cluster(const search *s, int64_t budget, groupnorm_config *c)
                     groupnorm_slice_bytes(&best) > SPREAD_BYTES;
         const bool nchw = s->d->layout == CKL_IMAGE_NCHW && c->bundle == 1;
         const int parts = nchw ? (int)min_i64(c->cluster, power_of_two_in(c->channels)) : 1;
-        if ((!found || idle) && share_slices(s, c->cluster, parts, budget, c)) {
+        if ((!found || idle) && share_cluster(s, parts, budget, c)) {
             best = *c;
             found = true;
         }
@@ -282,17 +116,17 @@ static bool choose_cluster(const search *s, int64_t budget, groupnorm_config *c)
 }
 
 /* The largest slices: forward in shared memory, three CTAs an SM; backward they stream (bench/notes/groupnorm.md). */
-static bool choose_slice(search *s, groupnorm_config *c)
+static bool choose_slice(groupnorm_search *s, groupnorm_config *c)
 {
     enum { THREADS = 256 };
     const bool forward = s->d->direction == CKL_DIRECTION_FORWARD;
     const int64_t units = max_i64(1, groupnorm_units(s->d, c)), most = s->device->smem_per_cta_bytes;
     const int64_t wanted = min_i64(AGAIN_BYTES, s->device->smem_per_cta_bytes);
     const int64_t fewest = max_i64(1, c->bundle * pixel_bytes(s->d) * s->d->h * s->d->w / wanted);
-    s->threads_max = (int)max_i64(THREADS, threads_min_for(s, c));
+    s->threads_max = (int)max_i64(THREADS, groupnorm_threads_min(s, c));
     for (int64_t slices = fewest; slices < 2 * units * c->channels; slices += max_i64(1, slices / 8)) {
         groupnorm_config tried = *c;
-        if (!share_slices(s, slices, parts_of(s, slices, c), forward ? wanted : most, &tried))
+        if (!groupnorm_share_slices(s, slices, groupnorm_parts_of(s, slices, c), forward ? wanted : most, &tried))
             continue;
         *c = tried;
         if (forward || groupnorm_slice_bytes(c) <= wanted || slices >= units * c->parts)
@@ -302,19 +136,19 @@ static bool choose_slice(search *s, groupnorm_config *c)
 }
 
 /* As many CTAs an SM as have room, or as there are. */
-static int ctas_per_sm(const search *s, const groupnorm_config *c)
+static int ctas_per_sm(const groupnorm_search *s, const groupnorm_config *c)
 {
     int64_t room = residency_ctas_per_sm(s->device, c->threads, groupnorm_shared_bytes(s->d, s->slicing, c));
     if (s->slicing == GROUPNORM_SPLIT && s->d->direction == CKL_DIRECTION_BACKWARD)
         room = min_i64(room, (s->d->dtype == CKL_F32 ? SPLIT_THREADS : SPLIT_THREADS_HALF) / c->threads);
     if (s->slicing == GROUPNORM_HELD)
-        room = min_i64(room, held_ctas(s, c));
+        room = min_i64(room, groupnorm_held_ctas(s, c));
     int64_t ctas = groupnorm_bundles(s->d, c) * groupnorm_slices(s->d, c, s->slicing);
     return (int)max_i64(1, min_i64(room, ceil_div(ctas, s->device->sm_count)));
 }
 
 /* The widest vector; of channels that begin anywhere, if they are worth their ends. */
-static void fit_vector(const search *s, groupnorm_config *c)
+static void fit_vector(const groupnorm_search *s, groupnorm_config *c)
 {
     const ckl_groupnorm_desc *d = s->d;
     const int widest = GROUPNORM_VECTOR_BYTES / (int)element_bytes(d);
@@ -327,7 +161,7 @@ static void fit_vector(const search *s, groupnorm_config *c)
     }
 }
 
-static void set_bundle(const search *s, int bundle, groupnorm_config *c)
+static void set_bundle(const groupnorm_search *s, int bundle, groupnorm_config *c)
 {
     c->bundle = bundle;
     c->cut_short = s->d->groups % bundle > 0;
@@ -335,13 +169,13 @@ static void set_bundle(const search *s, int bundle, groupnorm_config *c)
 }
 
 /* Of nchw, small groups that make a CTA worth its start, and leave some CTAs for each SM. */
-static void join_planes(const search *s, groupnorm_config *c)
+static void join_planes(const groupnorm_search *s, groupnorm_config *c)
 {
     enum { CTAS_OF_SM = 8 };
     const ckl_groupnorm_desc *d = s->d;
     const int inputs = 1 + (d->direction == CKL_DIRECTION_BACKWARD);
     const int64_t bytes = inputs * pixel_bytes(d) * d->h * d->w;
-    const int64_t column_threads = min_i64(side_by_side(s, c), groupnorm_units(d, c));
+    const int64_t column_threads = min_i64(groupnorm_side_by_side(s, c), groupnorm_units(d, c));
     if (d->layout != CKL_IMAGE_NCHW || bytes == 0)
         return;
     while (2 * c->bundle <= min_i64(BUNDLE_MAX, d->groups) && 2 * c->bundle * bytes <= PLANES_BYTES &&
@@ -355,7 +189,7 @@ static void join_planes(const search *s, groupnorm_config *c)
  * Of nhwc with channels that are no whole vectors, the fewest pixels that are: the bundle is all groups. False: there
  * are no such vectors, or the columns of all groups are too many for a CTA.
  */
-static bool fold_pixels(const search *s, groupnorm_config *c)
+static bool fold_pixels(const groupnorm_search *s, groupnorm_config *c)
 {
     const ckl_groupnorm_desc *d = s->d;
     const int whole = (int)min_i64(power_of_two_in(d->c), GROUPNORM_VECTOR_BYTES);
@@ -366,7 +200,7 @@ static bool fold_pixels(const search *s, groupnorm_config *c)
     folded.cut_short = false;
     for (folded.vec = GROUPNORM_VECTOR_BYTES / (int)element_bytes(d); folded.vec > whole; folded.vec /= 2) {
         folded.fold = folded.vec / whole;
-        const bool fits = d->groups == 1 || threads_min_for(s, &folded) <= THREADS_MAX;
+        const bool fits = d->groups == 1 || groupnorm_threads_min(s, &folded) <= THREADS_MAX;
         if (d->h * d->w % folded.fold || !fits)
             continue;
         *c = folded;
@@ -375,7 +209,7 @@ static bool fold_pixels(const search *s, groupnorm_config *c)
     return false;
 }
 
-static int64_t entries_of_lane(const search *s, const groupnorm_config *c)
+static int64_t entries_of_lane(const groupnorm_search *s, const groupnorm_config *c)
 {
     return ceil_div(groupnorm_slices(s->d, c, s->slicing), groupnorm_lanes_of_group(c));
 }
@@ -384,7 +218,7 @@ static int64_t entries_of_lane(const search *s, const groupnorm_config *c)
  * Where entries of slices are more than the lanes of a group have at once: how many become one early, so that about as
  * many are left.
  */
-static int early_slices(const search *s, const groupnorm_config *c)
+static int early_slices(const groupnorm_search *s, const groupnorm_config *c)
 {
     enum { ENTRIES_OF_LANE = 4, ALONE = 8 };
     const int lanes = groupnorm_lanes_of_group(c);
@@ -398,7 +232,7 @@ static int early_slices(const search *s, const groupnorm_config *c)
  * Bundles of nhwc are pixels, so that L2 looks up lines, not sectors: gradients of 8x64x415x415 f16 332 us by 32 bytes
  * of a pixel, 240 by 64, 223 by all 128.
  */
-static bool choose_slices(search *s, groupnorm_config *c)
+static bool choose_slices(groupnorm_search *s, groupnorm_config *c)
 {
     const ckl_groupnorm_desc *d = s->d;
     if (!fold_pixels(s, c)) {
@@ -415,7 +249,7 @@ static bool choose_slices(search *s, groupnorm_config *c)
  * Narrower bundles where the slices of wide ones leave an SM to one CTA, or SMs idle; a CTA alone where all slices do.
  * Folded pixels are all of an image: where that leaves SMs idle they are rather split.
  */
-static bool choose_bundles(const search *s, groupnorm_config *c)
+static bool choose_bundles(const groupnorm_search *s, groupnorm_config *c)
 {
     const bool folded = fold_pixels(s, c);
     const int64_t most = s->device->smem_per_cta_bytes, budgets[] = { min_i64(SLICE_BYTES, most), most };
@@ -439,33 +273,30 @@ static bool choose_bundles(const search *s, groupnorm_config *c)
  * Bundles of nhwc that read lines: all groups of pixels of less than two. Groups of no whole vectors are taken
  * together, too.
  */
-static void take_lines(const search *s, groupnorm_config *c)
+static void take_lines(const groupnorm_search *s, groupnorm_config *c)
 {
     const bool whole = s->d->layout == CKL_IMAGE_NHWC && s->d->c * element_bytes(s->d) < 2 * PIXEL_BYTES;
     set_bundle(s, whole ? (int)s->d->groups : cut_bundle_for(s->d, PIXEL_BYTES), c);
 }
 
-/* Shared memory of a CTA of which an SM has held_ctas(). */
-static int64_t held_bytes(const search *s, const groupnorm_config *c)
-{
-    enum { RESERVED_BYTES = 1 << 10 };
-    return s->device->smem_per_sm_bytes / held_ctas(s, c) - RESERVED_BYTES;
-}
-
 /*
- * As few slices of a bundle as there may be, but all CTAs that run. True: there are no others, or those of three
- * bundles run at once; of gradients, which split would move five tensors for three, two.
+ * As few slices of a bundle as there may be, but a CTA for each SM, and as many as run if they have some bytes: each of
+ * them merges what all of its bundle have found. True: there are no others, or those of three bundles run at once; of
+ * gradients, which split would move five tensors for three, two.
  */
-static bool fit_held(const search *s, groupnorm_config *c)
+static bool fit_held(const groupnorm_search *s, groupnorm_config *c)
 {
     enum { TRIES = 24, AT_ONCE = 3, AT_ONCE_BACKWARD = 2 };
+    enum { BYTES_WORTH = 40 << 10 }; // 1x512x128x56 bf16 of single channels 10.2 us by 184 CTAs, 11.2 by 360
     const bool forward = s->d->direction == CKL_DIRECTION_FORWARD;
-    const int64_t resident = held_ctas(s, c) * s->device->sm_count, bundles = groupnorm_bundles(s->d, c);
+    const int64_t sms = s->device->sm_count, resident = groupnorm_held_ctas(s, c) * sms;
+    const int64_t bundles = groupnorm_bundles(s->d, c);
     const int64_t bytes = (forward ? 1 : 2) * c->bundle * pixel_bytes(s->d) * s->d->h * s->d->w;
-    int64_t slices = max_i64(ceil_div(bytes, 3 * held_bytes(s, c) / 2), resident / bundles);
+    const int64_t ctas = min_i64(resident, max_i64(sms, ceil_div(bytes * bundles, BYTES_WORTH)));
+    int64_t slices = max_i64(ceil_div(bytes, 3 * held_bytes(s, c) / 2), ctas / bundles);
     bool found = false;
     for (int i = 0; i < TRIES && !found; i++, slices += max_i64(1, slices / 16))
-        found = share_slices(s, slices, parts_of(s, slices, c), held_bytes(s, c), c);
+        found = groupnorm_share_slices(s, slices, groupnorm_parts_of(s, slices, c), held_bytes(s, c), c);
     if (!found)
         return false;
     slices = groupnorm_slices(s->d, c, GROUPNORM_HELD);
@@ -477,7 +308,7 @@ static bool fit_held(const search *s, groupnorm_config *c)
  * Has a CTA entries to merge that are more than half of its slice? Rather one CTA of the bundle merges them, and slices
  * are read again.
  */
-static bool merges_much(const search *s, const groupnorm_config *c)
+static bool merges_much(const groupnorm_search *s, const groupnorm_config *c)
 {
     const int64_t slices = groupnorm_slices(s->d, c, s->slicing);
     const int64_t entries = c->early ? groupnorm_early_entries(c, slices) : slices;
@@ -485,9 +316,9 @@ static bool merges_much(const search *s, const groupnorm_config *c)
 }
 
 /* Is there a config of CTAs, or of smaller clusters than that, where pixels are not folded? */
-static bool fits_cluster(const search *s, int cluster, const groupnorm_config *c)
+static bool fits_cluster(const groupnorm_search *s, int cluster, const groupnorm_config *c)
 {
-    const search whole = { s->d, s->device, GROUPNORM_CLUSTER, THREADS_MAX, 0 };
+    const groupnorm_search whole = { s->d, s->device, GROUPNORM_CLUSTER, THREADS_MAX, 0, false };
     groupnorm_config other = *c;
     return choose_bundles(&whole, &other) && other.cluster < (other.fold == 1 ? cluster : CLUSTER_MAX);
 }
@@ -498,10 +329,9 @@ static bool fits_cluster(const search *s, int cluster, const groupnorm_config *c
  * there are more CTAs than run at once they load in turn, three for four SMs. bench/notes/groupnorm.md has the
  * measurements.
  */
-static bool choose_held(search *s, groupnorm_config *c)
+static bool choose_held(groupnorm_search *s, groupnorm_config *c)
 {
     enum { BYTES_MIN = 8 << 20, BYTES_MIN_LINES = 3 << 20, BYTES_LARGE = 24 << 20, CLUSTER_LARGE_PLANES = 4 };
-    enum { THREADS = 256, THREADS_LEAST = 128 };
     enum { ENTRIES_OF_LANE = 12 }; // as they are, 0.84 of the time of early ones where a lane has six, 1.13 where 25
     const ckl_groupnorm_desc *d = s->d;
     const bool nhwc = d->layout == CKL_IMAGE_NHWC, forward = d->direction == CKL_DIRECTION_FORWARD;
@@ -515,25 +345,21 @@ static bool choose_held(search *s, groupnorm_config *c)
         take_lines(s, c);
     if (c->vec * element_bytes(d) < GROUPNORM_VECTOR_BYTES)
         return false;
-    s->threads_max = (int)max_i64(THREADS, threads_min_for(s, c));
-    s->threads_min = THREADS_LEAST;
+    s->threads_max = (int)max_i64(THREADS_KEEPING_MAX, groupnorm_threads_min(s, c));
+    s->threads_min = THREADS_KEEPING_MIN;
+    s->keeps = true;
+    groupnorm_config wide = *c;
     if (!fit_held(s, c))
         return false;
+    // where all run at once nothing overlaps what few threads do: 16x320x64x64 f16 34.8 us by 128, 31.3 by 256
+    s->threads_min = s->threads_max;
+    if (!c->loading && c->kept > 0 && fit_held(s, &wide))
+        *c = wide;
     // what is beside a line is the next bundle's, which comes a strip later
     c->alone = nhwc && c->bundle < d->groups && c->vec * dtype_bytes(c->dtype) == GROUPNORM_VECTOR_BYTES;
     if (entries_of_lane(s, c) > ENTRIES_OF_LANE || merges_much(s, c))
         c->early = early_slices(s, c);
     return !merges_much(s, c);
-}
-
-/* Are the lines of dgamma and dbeta so few that one CTA adds up those of its channels while another kernel starts? */
-static bool adds_up(const search *s, const groupnorm_config *c)
-{
-    enum { ROUNDS_MAX = 3 }; // of loads, one after the other
-    const int64_t rows = groupnorm_sum_rows(c), sums = rows * groupnorm_slice_channels(c);
-    const int64_t lines = s->d->n * groupnorm_ranges(s->d, c, s->slicing);
-    const int64_t rounds = ceil_div(sums, c->threads) * ceil_div(lines, GROUPNORM_LINES_AT_ONCE * rows);
-    return s->d->direction == CKL_DIRECTION_BACKWARD && s->d->affine && rounds <= ROUNDS_MAX;
 }
 
 ckl_status groupnorm_choose(const char *what, const ckl_groupnorm_desc *d, const ckl_device_info *device,
@@ -546,7 +372,7 @@ ckl_status groupnorm_choose(const char *what, const ckl_groupnorm_desc *d, const
     c->layout = (choice)d->layout;
     c->affine = d->affine;
     c->channels = (int)max_i64(1, d->c / d->groups);
-    search s = { d, device, slicing, THREADS_MAX, 0 };
+    groupnorm_search s = { d, device, slicing, THREADS_MAX, 0, false };
     const bool chosen = slicing == GROUPNORM_CLUSTER ? choose_bundles(&s, c)
                         : slicing == GROUPNORM_SPLIT ? choose_slices(&s, c)
                                                      : choose_held(&s, c);
@@ -559,6 +385,5 @@ ckl_status groupnorm_choose(const char *what, const ckl_groupnorm_desc *d, const
              slicing != GROUPNORM_CLUSTER ? "slice of a bundle"
                                           : "bundle, shared by as many as there may be in a cluster");
     c->ctas_per_sm = ctas_per_sm(&s, c);
-    c->adds = adds_up(&s, c);
     return CKL_OK;
 }

@@ -37,12 +37,11 @@
     X(owner, int, parts, "1", "", "nchw: slices that share out the channels of a group, not their pixels")     \
     X(owner, int, vec, "1", "1 2 4 8", "elements of one memory access, at most 16 bytes")                      \
     X(owner, int, steps, "4", "", "vectors of a column for which each of its threads has room")                \
-    X(owner, int, kept, "0", "0 2 4 6", "held: those of them that stay in registers, the last ones")           \
+    X(owner, int, kept, "0", "0 2 4 6", "of slices read once: those that stay in registers, the last")         \
     X(owner, int, ctas_per_sm, "0", "0 1 2 3 4 6 8", "CTAs for which an SM has registers; 0: no matter")       \
     X(owner, int, loading, "0", "0 132 264", "held: CTAs that load at once; 0: all")                           \
     X(owner, bool, alone, "0", "0 1", "held: loads fill L2 with no more than they read")                       \
-    X(owner, int, early, "0", "", "slices side by side whose entries become one before all meet; 0: none")     \
-    X(owner, bool, adds, "0", "0 1", "backward: the last CTA of its channels adds up dgamma and dbeta")
+    X(owner, int, early, "0", "", "slices side by side whose entries become one before all meet; 0: none")
 
 #define GROUPNORM_PARAMS(X, owner) \
     X(owner, i64, channels)        \
@@ -67,7 +66,6 @@
     X(owner, pointer, partial)     \
     X(owner, pointer, counters)    \
     X(owner, pointer, arrived)     \
-    X(owner, pointer, stored)      \
     X(owner, u32, strips)          \
     X(owner, u32, lag)             \
     X(owner, i64, lines)           \
@@ -88,7 +86,6 @@
  *     partial                    workspace: (C,KINDS,RANGES,IMAGES)
  *     counters, strips, lag      of split slices (two_pass.h): strips are the bundles of all images, chunks are slices
  *     arrived                    slices of each early entry that have been stored
- *     stored                     slices of the channels of each slice of an image whose sums are in partial
  *     lines                      of partial
  */
 KERNEL_PARAMS(groupnorm, GROUPNORM_PARAMS);
@@ -161,18 +158,18 @@ static inline int groupnorm_places(const groupnorm_config *c)
 
 /*
  * Words of the workspace. Of a bundle's group and slice: pivot, mean, squares (forward) or two sums (backward); of an
- * image's range of pixels and kind of gradient the sums of all channels.
+ * image's range of pixels and kind of gradient the sums of all channels. Forward, too, channels have two sums.
  */
 enum { GROUPNORM_ENTRY = 3, GROUPNORM_KINDS = 2, GROUPNORM_SCALES = 3 };
 
 /*
- * Of nhwc, where each element of a thread's vectors has sums: threads of a column that store `sums` of them at once, in
+ * Of nhwc, where each element of a thread's vectors has two sums: threads of a column that store theirs at once, in
  * lines of shared memory. What all threads have would take much of a slice's room, 64 bytes each.
  */
-static inline int groupnorm_lines(const groupnorm_config *c, int sums)
+static inline int groupnorm_lines(const groupnorm_config *c)
 {
     const int64_t threads = groupnorm_grid_of(c).column_threads;
-    return (int)min_i64(threads, ceil_div(4 * threads, (int64_t)c->vec * sums));
+    return (int)min_i64(threads, ceil_div(4 * threads, (int64_t)c->vec * GROUPNORM_KINDS));
 }
 
 enum { GROUPNORM_VECTOR_BYTES = 16, GROUPNORM_COPIED_BYTES = 4 }; // of an access at most; by cp.async at least
@@ -190,7 +187,7 @@ static inline int groupnorm_first_steps(const groupnorm_config *c)
 /* Of each channel of a slice, backward: rows of sums, of threads or of lines and pixels of a fold. */
 static inline int groupnorm_sum_rows(const groupnorm_config *c)
 {
-    return c->layout == CKL_IMAGE_NHWC ? groupnorm_lines(c, GROUPNORM_KINDS) * c->fold : c->column_threads;
+    return c->layout == CKL_IMAGE_NHWC ? groupnorm_lines(c) * c->fold : c->column_threads;
 }
 
 /* Words of shared memory of each of them: of sums, and of scales in their place. */
@@ -307,5 +304,4 @@ void groupnorm_forward(const groupnorm_config *cfg, groupnorm_slicing slicing, b
 void groupnorm_backward(const groupnorm_config *cfg, groupnorm_slicing slicing, bool vectors);
 void groupnorm_gradients(const groupnorm_config *cfg, bool few);
 
-enum { GROUPNORM_LINES_AT_ONCE = 8 };    // that a thread loads, where the last CTA of its channels adds them up
 enum { GROUPNORM_GRADIENT_COLUMNS = 8 }; // that a CTA of the kernel that adds up takes: a sector of each line

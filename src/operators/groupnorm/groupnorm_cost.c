@@ -39,7 +39,7 @@ int64_t groupnorm_shared_bytes(const ckl_groupnorm_desc *d, groupnorm_slicing sl
     const int64_t channels = groupnorm_slice_channels(c);
     if (forward && groupnorm_mixes(c)) // moments of channels, sums of lines
         return slice + 16 * ceil_div(4 * GROUPNORM_ENTRY * groupnorm_places(c), 16) + groups + peers + left +
-               4 * (int64_t)groupnorm_lines(c, 1) * g.columns * c->vec;
+               4 * GROUPNORM_KINDS * (int64_t)groupnorm_lines(c) * g.columns * c->vec;
     if (forward)
         return slice + 4 * (words * (int64_t)groupnorm_places(c) + c->threads) + groups + peers + left;
     return 2 * slice + 4 * groupnorm_sum_words(c) * channels + groups + peers + 16 + left;

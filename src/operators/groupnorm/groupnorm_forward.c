@@ -24,7 +24,7 @@ enum { MOMENTS_PIVOT, MOMENTS_MEAN, MOMENTS_SQUARES };
 enum { MOMENTS_PIVOT_VALUES = 3, MOMENTS_OF_LANE_MAX = 32 }; // a pivot is the median of three; a lane merges so many
 
 /* Of a channel, where vectors have several groups; and when all is known. */
-enum { CHANNEL_SUM, CHANNEL_SQUARES, CHANNEL_SUMS };
+enum { CHANNEL_SUM, CHANNEL_SQUARES, CHANNEL_SUMS = GROUPNORM_KINDS };
 enum { MEAN, SCALE, SHIFT }; // scales: y = (x - mean) * scale + shift
 
 /* What is known of a group when all is. */
@@ -279,18 +279,11 @@ static void find_channel_pivots(forward *k)
     }
 }
 
-/* Until its squares are known, in the place of the mean. */
-static void set_sum(void *kernel, val channel, const val *total)
-{
-    const forward *k = kernel;
-    set(k->sMoments, coord(MOMENTS_MEAN, channel), *total);
-}
-
 static void set_moments(void *kernel, val channel, const val *total)
 {
     const forward *k = kernel;
-    const val pivot = at(k->sMoments, MOMENTS_PIVOT, channel), sum = at(k->sMoments, MOMENTS_MEAN, channel);
-    const groupnorm_state all = moments_of_sums(convert(F32, pixels_of_slice(k)), pivot, sum, *total);
+    const val pivot = at(k->sMoments, MOMENTS_PIVOT, channel), count = convert(F32, pixels_of_slice(k));
+    const groupnorm_state all = moments_of_sums(count, pivot, total[CHANNEL_SUM], total[CHANNEL_SQUARES]);
     moments_set(k->sMoments, channel, &all);
 }
 
@@ -311,16 +304,14 @@ static void find_moments_of_threads(forward *k)
 static void find_moments_of_channels(forward *k)
 {
     const groupnorm_config *cfg = k->g.s.cfg;
-    const int channels = groupnorm_slice_channels(cfg), lines = groupnorm_lines(cfg, 1), rows = lines * cfg->fold;
-    tensor sLines = smem_tensor("lines", F32, compact(shape(channels * cfg->fold, lines, 1)), 16);
+    const int channels = groupnorm_slice_channels(cfg), lines = groupnorm_lines(cfg);
+    tensor sLines = smem_tensor("lines", F32, compact(shape(channels * cfg->fold, lines, CHANNEL_SUMS)), 16);
     find_channel_pivots(k);
     groupnorm_over_columns(&k->g.s, &k->g.w, add_column, k);
-    for (int i = 0; i < CHANNEL_SUMS; i++) {
-        groupnorm_add_lines(&k->g.s, &k->g.w, k->g.w.column, 1, &k->rSums[i], sLines);
-        groupnorm_add_rows(&k->g.s, imm(channels), 1, tensor_with_layout(sLines, compact(shape(channels, rows, 1))),
-                           i == CHANNEL_SUM ? set_sum : set_moments, k);
-        cta_sync();
-    }
+    groupnorm_add_lines(&k->g.s, &k->g.w, k->g.w.column, k->rSums, sLines);
+    tensor sRows = tensor_with_layout(sLines, compact(shape(channels, cfg->fold * lines, CHANNEL_SUMS)));
+    groupnorm_add_rows(&k->g.s, imm(channels), sRows, set_moments, k);
+    cta_sync();
 }
 
 /*

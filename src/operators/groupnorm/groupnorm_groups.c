@@ -2,6 +2,8 @@
 #include "cute/kernel.h"
 #include "operators/groupnorm/groupnorm_slice.h"
 
+enum { KINDS = GROUPNORM_KINDS };
+
 static tensor word_at(val pointer, val index)
 {
     return gmem_tensor(add(pointer, mul(convert(U64, index), imm_as(U64, 4))), F32, compact(leaf(1)));
@@ -118,18 +120,18 @@ static void add_line(const groupnorm_grid *g, tensor rSum, tensor sLine, bool ad
     copy(rLine, sLine, 4 * g->vec);
 }
 
-void groupnorm_add_lines(const groupnorm_slice *s, const groupnorm_view *w, val column, int count, const tensor *rSums,
+void groupnorm_add_lines(const groupnorm_slice *s, const groupnorm_view *w, val column, const tensor *rSums,
                          tensor sLines)
 {
     const groupnorm_grid *g = &w->grid;
-    const int lines = groupnorm_lines(s->cfg, count), all = g->column_threads;
+    const int lines = groupnorm_lines(s->cfg), all = g->column_threads;
     const val exists = lt(column, imm(g->columns));
     for (int first = 0; first < all; first += lines) {
         const val line = sub(w->column_thread, imm(first)), end = imm((int)min_i64(lines, all - first));
         if (first > 0)
             cta_sync();
         IF(logical_and(exists, logical_and(le(imm(0), line), lt(line, end))))
-            for (int i = 0; i < count; i++) {
+            for (int i = 0; i < KINDS; i++) {
                 const val mine = tensor_address(sLines, coord(mul(column, imm(g->vec)), line, i));
                 add_line(g, rSums[i], smem_view(mine, F32, compact(leaf(g->vec))), first > 0);
             }
@@ -137,40 +139,40 @@ void groupnorm_add_lines(const groupnorm_slice *s, const groupnorm_view *w, val 
 }
 
 /* Of a channel, the rows begin, begin + step, ... below `rows`; begin is less than step. */
-static void add_some_rows(tensor sRows, val channel, val begin, int step, int rows, int kinds, val *total)
+static void add_some_rows(tensor sRows, val channel, val begin, int step, int rows, val *total)
 {
-    for (int kind = 0; kind < kinds; kind++)
+    for (int kind = 0; kind < KINDS; kind++)
         total[kind] = variable(F32, immf(0));
     for (int first = 0; first < rows; first += step) {
         val row = add(begin, imm(first)), inside = first + step <= rows ? yes() : lt(row, imm(rows));
         row = select(inside, row, begin); // its own, that nobody else writes
-        for (int kind = 0; kind < kinds; kind++)
+        for (int kind = 0; kind < KINDS; kind++)
             assign(total[kind], add(total[kind], select(inside, at(sRows, channel, row, kind), immf(0))));
     }
 }
 
 /* In two steps of about equal length: several threads add up rows of a channel, then one thread adds up their sums. */
-void groupnorm_add_rows(const groupnorm_slice *s, val channels, int kinds, tensor sRows,
+void groupnorm_add_rows(const groupnorm_slice *s, val channels, tensor sRows,
                         void (*use)(void *kernel, val channel, const val *total), void *kernel)
 {
     const int most = groupnorm_slice_channels(s->cfg), threads = s->cfg->threads;
-    int abreast = 1, rows = (int)static_size(sRows.layout) / (most * kinds); // abreast: threads of a channel
-    val total[GROUPNORM_KINDS];
+    int abreast = 1, rows = (int)static_size(sRows.layout) / (most * KINDS); // abreast: threads of a channel
+    val total[KINDS];
     while (abreast * abreast < rows && (abreast + 1) * most <= threads)
         abreast++;
     cta_sync();
     if (abreast > 1) {
         IF(lt(thread(), imm(most * abreast))) {
             val tid = convert(I32, thread()), channel = rem(tid, imm(most)), row = div(tid, imm(most));
-            add_some_rows(sRows, channel, row, abreast, rows, kinds, total);
-            for (int kind = 0; kind < kinds; kind++)
+            add_some_rows(sRows, channel, row, abreast, rows, total);
+            for (int kind = 0; kind < KINDS; kind++)
                 set(sRows, coord(channel, row, kind), total[kind]);
         }
         cta_sync();
         rows = abreast;
     }
     LOOP_FROM(channel, convert(I32, thread()), channels, imm(threads)) {
-        add_some_rows(sRows, channel, imm_as(I32, 0), 1, rows, kinds, total);
+        add_some_rows(sRows, channel, imm_as(I32, 0), 1, rows, total);
         use(kernel, channel, total);
     }
 }

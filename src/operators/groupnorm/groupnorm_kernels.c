@@ -81,12 +81,6 @@ static void publish(const groupnorm_kernel *k, groupnorm_state all, val saves)
         k->does->save(k, saves);
 }
 
-static void finish(groupnorm_kernel *k)
-{
-    if (k->does->finish)
-        k->does->finish(k);
-}
-
 /* How many elements of a group are in `slices` slices that follow each other, entry `number` of such: f32. */
 static val elements_of(const groupnorm_slice *s, val number, int slices)
 {
@@ -170,7 +164,6 @@ static void describe_cluster(groupnorm_kernel *k, const groupnorm_config *cfg, b
     }
     cta_sync();
     write_slice(k);
-    finish(k);
 }
 
 /* Entries */
@@ -360,7 +353,6 @@ static void describe_split(groupnorm_kernel *k, const groupnorm_config *cfg, boo
             store_merged(k);
             two_pass_merged(&order, &item);
         }
-        finish(k);
     }
 }
 
@@ -399,11 +391,10 @@ static void write_other(void *kernel, val slice)
 
 static void describe_held(groupnorm_kernel *k, const groupnorm_config *cfg, bool vectors)
 {
-    enum { PATIENCE = 64 };
+    enum { PATIENCE = 64 }; // the last slices of a bundle may begin when CTAs of the one before end
     k->s = groupnorm_slice_begin(cfg, vectors);
     one_pass meeting = one_pass_of_cta(k->s.a.counters, k->s.a.strips, convert(U32, k->s.a.slices));
-    if (!cfg->loading) // all CTAs that run may be of one bundle: the last ones begin when those of the one before end
-        meeting.patience = PATIENCE;
+    meeting.patience = PATIENCE;
     k->meeting = &meeting;
     groupnorm_slice_at(&k->s, convert(I32, meeting.strip), convert(I32, meeting.chunk));
     k->s.halves = groupnorm_first_steps(cfg) > 0;
@@ -414,10 +405,7 @@ static void describe_held(groupnorm_kernel *k, const groupnorm_config *cfg, bool
         one_pass_load_in_turn(&meeting, imm_as(U32, cfg->loading));
     stage(k);
     store_entry(k);
-    const groupnorm_slice own = k->s;
     one_pass_meet(&meeting, write_held, write_other, k);
-    k->s = own;
-    finish(k);
 }
 
 void groupnorm_describe(groupnorm_kernel *k, const groupnorm_config *cfg, groupnorm_slicing slicing, bool vectors)

@@ -32,7 +32,6 @@ typedef struct groupnorm_direction {
     void (*find_scales)(void *kernel, val channel, val group); // of a channel, when all is known of its group
     void (*begin_column)(void *kernel, val column);            // finds scales where there are none of channels
     groupnorm_vector_pass *load_vector, *write_vector;
-    void (*finish)(void *kernel); // if not NULL: of CTAs that have added up a slice, when outputs are written
 } groupnorm_direction;
 
 /*

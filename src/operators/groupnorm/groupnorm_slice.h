@@ -159,18 +159,18 @@ tensor groupnorm_of_channels(const groupnorm_slice *s, const groupnorm_view *w, 
 val groupnorm_group(const groupnorm_slice *s, const groupnorm_view *w, val column, int e);
 
 /*
- * Adds up what the threads of a column have of its elements, `count` sums of each (VEC), line by line: sLines is
- * (ELEMENTS of a pixel and its fold,LINES,COUNT). All threads come to it. The last lines are there after another
+ * Adds up what the threads of a column have of its elements, two sums of each (VEC), line by line: sLines is
+ * (ELEMENTS of a pixel and its fold,LINES,KINDS). All threads come to it. The last lines are there after another
  * cta_sync().
  */
-void groupnorm_add_lines(const groupnorm_slice *s, const groupnorm_view *w, val column, int count, const tensor *rSums,
+void groupnorm_add_lines(const groupnorm_slice *s, const groupnorm_view *w, val column, const tensor *rSums,
                          tensor sLines);
 
 /*
  * The totals of the rows of each of `channels` channels (i32), sRows (CHANNELS,ROWS,KINDS): use() in one thread for
  * each channel. All threads come to it, after they have stored.
  */
-void groupnorm_add_rows(const groupnorm_slice *s, val channels, int kinds, tensor sRows,
+void groupnorm_add_rows(const groupnorm_slice *s, val channels, tensor sRows,
                         void (*use)(void *kernel, val channel, const val *total), void *kernel);
 
 /* The sum over the lanes of a group of each of `count` values. */

@@ -340,20 +340,6 @@ static const char *const cases[] = {
     "n=3 c=64 h=32 w=33 groups=8 layout=nhwc dtype=bf16 fill=hard impl=forward_held config='dtype=bf16 layout=nhwc "
     "channels=8 bundle=2 vec=8 threads=64 column_threads=32 steps=10 alone=1 loading=3' # loads that fill L2 "
     "with no more",
-    "n=5 c=8 h=3 w=3 groups=2 direction=backward impl=backward config='channels=4 vec=1 threads=64 column_threads=16 "
-    "steps=1 adds=1' # the last CTA of its channels adds up dgamma and dbeta",
-    "n=70 c=6 h=2 w=1 groups=2 direction=backward impl=backward config='channels=3 vec=1 threads=64 column_threads=2 "
-    "steps=1 adds=1' # of more lines than its threads load at once",
-    "n=2 c=24 h=16 w=9 groups=2 direction=backward impl=backward config='channels=12 cluster=4 parts=4 vec=4 "
-    "threads=96 "
-    "column_threads=32 steps=2 adds=1' # of parts",
-    "n=2 c=6 h=37 w=29 groups=2 dtype=f16 direction=backward impl=backward_split config='dtype=f16 channels=3 ragged=1 "
-    "vec=8 threads=96 column_threads=32 steps=2 adds=1'",
-    "n=2 c=24 h=16 w=9 groups=2 dtype=bf16 fill=hard direction=backward impl=backward_held config='dtype=bf16 "
-    "channels=12 parts=6 vec=8 threads=64 column_threads=8 steps=1 adds=1'",
-    "n=3 c=40 h=16 w=9 groups=40 layout=nhwc dtype=bf16 direction=backward fill=hard impl=backward_held "
-    "config='dtype=bf16 layout=nhwc channels=1 bundle=16 cut_short=1 threads=64 column_threads=32 vec=8 steps=2 "
-    "adds=1'",
     "n=2 c=150 h=2 w=4 groups=1 impl=forward config='channels=150 vec=4 threads=64 column_threads=2 steps=1' # scales "
     "of more channels than threads",
     "n=2 c=150 h=2 w=4 groups=1 direction=backward impl=backward config='channels=150 vec=4 threads=64 "
@@ -362,6 +348,11 @@ static const char *const cases[] = {
     "column_threads=1 steps=1' # of more than have scales",
     "n=2 c=1040 h=1 w=2 groups=1 dtype=f16 direction=backward impl=backward config='dtype=f16 channels=1040 vec=2 "
     "threads=64 column_threads=1 steps=1'",
+    "n=1 c=64 h=32 w=64 groups=2 dtype=bf16 fill=hard impl=forward config='cluster=4 parts=1 threads=256 steps=8 "
+    "kept=3 "
+    "column_threads=8' # vectors in registers of a cluster",
+    "n=2 c=12 h=16 w=18 groups=4 fill=uniform direction=backward impl=backward config='channels=3 vec=4 threads=96 "
+    "column_threads=8 steps=9 kept=4' # and of a CTA, whose last columns do not exist",
     NULL,
 };
 
@@ -398,12 +389,12 @@ static const test_reject rejects[] = {
     { "impl=forward config='cluster=2 parts=4'", CKL_INVALID, "or the cluster" },
     { "impl=forward config='loading=132'", CKL_INVALID, "loading=132 is for slices that are held" },
     { "impl=forward config='alone=1'", CKL_INVALID, "alone=1 is for held slices of vectors of 16 bytes" },
-    { "impl=forward config='adds=1'", CKL_INVALID, "adds=1 is for gradients of gamma and beta" },
     { "impl=forward config='ctas_per_sm=-1'", CKL_INVALID, "or ctas_per_sm=-1 less than 0" },
     { "impl=forward_split config='channels=4 early=33'", CKL_INVALID, "early=33 is no multiple of 32" },
     { "impl=forward_held config='channels=4 threads=64 column_threads=16 parts=2 early=2'", CKL_INVALID,
       "early=2 is for slices of whole vectors" },
-    { "impl=forward config='threads=64 column_threads=16 steps=4 kept=1'", CKL_INVALID, "kept=1 is for held slices" },
+    { "impl=forward config='threads=64 column_threads=16 steps=3 kept=1'", CKL_INVALID,
+      "kept=1 is for slices read once" },
     { "impl=forward_held config='channels=4 threads=64 column_threads=16 vec=4 steps=4 kept=2'", CKL_INVALID,
       "all but 3" },
     { "impl=forward config='steps=1000'", CKL_UNSUPPORTED, "bytes of shared memory" },

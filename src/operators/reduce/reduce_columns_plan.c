@@ -182,6 +182,20 @@ static double fullness(int64_t ctas, int64_t fit)
     return (double)ctas / (double)round_up(ctas, fit);
 }
 
+/*
+ * Of lines that are fewer than layers may have in flight: wider strips, as long as all CTAs that run have one. mean of
+ * 37x16x128x128 bf16 over 1 9.3 us by eight layers of two vectors each, 7.0 by four of four.
+ */
+static void widen_strips(const reduce_view *v, const ckl_device_info *device, reduce_columns_config *c)
+{
+    for (reduce_columns_config wide = *c; v->count < (int64_t)wide.threads / wide.lanes * wide.steps; *c = wide) {
+        wide.lanes *= 2;
+        if (wide.lanes > wide.threads || wide.lanes * wide.vec > columns_of(v) ||
+            tiles_of(v, &wide) < resident_ctas(v, device, &wide))
+            return;
+    }
+}
+
 /* Strips of a CTA each: one line of memory wide, or more where that makes fewer turns and none less full. */
 static int strip_lanes(const reduce_view *v, const ckl_device_info *device, const reduce_columns_config *c)
 {
@@ -352,6 +366,8 @@ static ckl_status choose_columns(const void *desc, const ckl_device_info *device
         fit_ragged(v, c);
     else if (c->lanes > narrow && c->lanes <= WARP && (alone || tiles_of(v, c) < NARROW_TILES))
         c->lanes = alone ? strip_lanes(v, device, c) : narrow;
+    else if (c->lanes == WARP)
+        widen_strips(v, device, c);
     share_columns(v, device, INT32_MAX, c);
     return CKL_OK;
 }
