@@ -242,14 +242,16 @@ static ckl_status launch_flow(const ckl_plan *plan, const void *args, ckl_stream
     const ckl_softmax_desc *d = plan->desc;
     const softmax_column_config *c = plan->config;
     const ckl_softmax_args *a = args;
-    if (kernel_for(d, a, c->split.vec) != 0)
+    if (kernel_for_columns(d, a, &c->split) != 0)
         return launch_chunks(plan, args, stream);
     const bool is_forward = d->direction == CKL_DIRECTION_FORWARD;
     const int64_t strips = column_split_strips(&c->split, d->inner);
     softmax_params params = params_for(d, a);
     params.strips = (uint32_t)strips;
+    if (!c->split.ragged) {
     params.tile_x = tiles_of(d, is_forward ? a->x : a->y, is_forward ? d->ldx : d->ldy);
     params.tile_dy = tiles_of(d, a->dy, d->ldy);
+    }
     const int64_t clusters = min_i64(d->outer * strips, plan->kernels[0].clusters_resident);
     return plan_launch(plan, 0, (plan_grid){ .x = clusters * c->split.cluster }, &params, stream);
 }

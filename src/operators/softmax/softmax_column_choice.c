@@ -529,11 +529,12 @@ ckl_status softmax_choose_column_flow(const void *desc, const ckl_device_info *d
     const ckl_softmax_desc *d = desc;
     softmax_column_config *c = config;
     TRY(check_other_axis(what, d));
-    if (!device->has_tma || softmax_vec_of(d) < row_vec_full(d->dtype))
-        FAIL(CKL_UNSUPPORTED, "%s: lines of whole 16 bytes on Hopper", what);
+    const int vec = row_vec_full(d->dtype);
+    if (!device->has_tma || (d->ldx - d->ldy) % vec)
+        FAIL(CKL_UNSUPPORTED, "%s: lines in phase on Hopper", what);
     c->form = softmax_form_of(d);
-    c->split = (column_split){ .threads = THREADS_HELD, .cluster = CLUSTER, .vec = softmax_vec_of(d) };
-    c->split.lanes = LINE_BYTES / (c->split.vec * dtype_bytes(d->dtype));
+    c->split = (column_split){ .threads = THREADS_HELD, .cluster = CLUSTER, .vec = vec, .ragged = softmax_vec_of(d) < vec };
+    c->split.lanes = c->split.ragged ? 32 : LINE_BYTES / (c->split.vec * dtype_bytes(d->dtype));
     c->split.steps = TILE_BYTES / (c->split.vec * dtype_bytes(d->dtype) * softmax_inputs(&c->form));
     c->stages = STAGES;
     if (ceil_div(d->n, column_split_lines(&c->split)) > STAGES)
@@ -556,9 +557,9 @@ ckl_status softmax_admit_column_flow(const void *desc, const ckl_device_info *de
     const softmax_column_config *c = config;
     const column_split *s = &c->split;
     TRY(admit_columns(what, d, device, c));
-    if (s->cluster < 2 || s->exact || s->ragged || s->vec != row_vec_full(d->dtype))
-        FAIL(CKL_INVALID, "%s: cluster=%d exact=%d ragged=%d vec=%d, boxes come to clusters of two and more", what,
-             s->cluster, s->exact, s->ragged, s->vec);
+    if (s->cluster < 2 || s->exact || s->vec != row_vec_full(d->dtype))
+        FAIL(CKL_INVALID, "%s: cluster=%d exact=%d vec=%d, boxes come to clusters of two and more", what, s->cluster,
+             s->exact, s->vec);
     if (column_split_lines(s) / s->cluster > BOX_LINES_MAX)
         FAIL(CKL_INVALID, "%s: a tile of more than %d lines", what, BOX_LINES_MAX);
     if (c->tiles < 1 || d->n > softmax_chunk_lines(c) || c->stages < c->tiles)
