@@ -421,7 +421,8 @@ ckl_status softmax_choose_column_held(const void *desc, const ckl_device_info *d
     const int64_t turn = HELD_CTAS * (int64_t)device->sm_count, least = is_forward(d) ? turn : device->sm_count;
     const int lanes = is_ragged(d) ? ragged_lanes(d) : LINE_BYTES / (softmax_vec_of(d) * dtype_bytes(d->dtype));
     const int at_once = is_half_forward(d) ? device->sm_count * 3 / 4 : device->sm_count;
-    c->loading = fits_whole(d, lanes, c) ? 0 : at_once;
+    const int wide = begins_in_sectors(d) && !is_ragged(d) ? 2 * lanes : lanes;
+    c->loading = fits_whole(d, wide, c) || fits_whole(d, lanes, c) ? 0 : at_once;
     if (!c->loading)
         return CKL_OK;
     const int64_t chunks = choose_held(d, device, lanes, c);
@@ -536,7 +537,10 @@ ckl_status softmax_choose_column_flow(const void *desc, const ckl_device_info *d
     c->split = (column_split){ .threads = THREADS_HELD, .cluster = CLUSTER, .vec = vec, .ragged = softmax_vec_of(d) < vec };
     c->split.lanes = c->split.ragged ? 32 : LINE_BYTES / (c->split.vec * dtype_bytes(d->dtype));
     c->split.steps = TILE_BYTES / (c->split.vec * dtype_bytes(d->dtype) * softmax_inputs(&c->form));
-    c->stages = STAGES;
+    c->stages = 0;
+    const int64_t tile_bytes = column_slots_bytes(&c->split, d->dtype) * softmax_inputs(&c->form) + 2 * IR_MBARRIER_BYTES;
+    c->stages = (int)min_i64(STAGES, (device->smem_per_cta_bytes - flow_bytes(c)) / tile_bytes);
+    c->fetch = 128;
     if (ceil_div(d->n, column_split_lines(&c->split)) > STAGES)
         c->split.lanes /= 2;
     c->tiles = (int)ceil_div(d->n, column_split_lines(&c->split));
