@@ -378,22 +378,30 @@ static void send_words(int ctas, val address, val cta, const val *barrier, val *
 }
 
 /*
- * Combines the partial results of every column: `partials` neighbouring lanes read a slot each and reduce. Slot
- * `to_partial` of `to` gets the result, in every CTA of the cluster if `ctas` is more than 1.
+ * Combines the partial results of every column: as many neighbouring lanes as there are threads for read some each and
+ * reduce. Slot `to_partial` of `to` gets the result, in every CTA of the cluster if `ctas` is more than 1.
  */
 static void combine_partials(const column_split *s, const reduction *r, const column_slots *from, int partials,
                              const column_slots *to, val to_partial, int ctas, const val *barrier)
 {
     const int64_t columns = column_split_room(s);
-    const int at_once = s->threads / partials;
-    val tid = member(s), partial = thread_at(tid, 0, partials, at_once);
+    const int lanes = (int)min_i64(partials, max_i64(1, s->threads / columns)), at_once = s->threads / lanes;
+    val tid = member(s), partial = thread_at(tid, 0, lanes, at_once);
     for (int64_t first = 0; first < columns; first += at_once) {
-        val column = add(thread_at(tid, 1, partials, at_once), imm(first));
-        val inside = lt(column, imm(columns)), values[REDUCE_VALUES_MAX];
-        read_slot(from, partial, select(inside, column, imm(0)), values);
-        warp_reduce(r, partials, values);
-        IF(logical_and(inside, lt(partial, imm(ctas))))
-            send_words(ctas, slot_at(to, to_partial, column), partial, barrier, values, r->count);
+        val column = add(thread_at(tid, 1, lanes, at_once), imm(first));
+        val inside = lt(column, imm(columns)), values[REDUCE_VALUES_MAX], other[REDUCE_VALUES_MAX];
+        column = select(inside, column, imm(0));
+        read_slot(from, partial, column, values);
+        for (int i = lanes; i < partials; i += lanes) {
+            read_slot(from, add(partial, imm(i)), column, other);
+            r->combine(values, other, r->user);
+        }
+        warp_reduce(r, lanes, values);
+        for (int cta = 0; cta < ctas; cta += lanes) {
+            const val rank = add(partial, imm(cta));
+            IF(logical_and(inside, lt(rank, imm(ctas))))
+                send_words(ctas, slot_at(to, to_partial, column), rank, barrier, values, r->count);
+        }
     }
 }
 

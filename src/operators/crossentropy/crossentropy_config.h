@@ -31,7 +31,6 @@ typedef struct crossentropy_problem {
     X(owner, choice, reduction, "none", "none mean", "of the losses")                        \
     X(owner, bool, weighted, "0", "0 1", "classes have weights")                             \
     X(owner, bool, smooth, "0", "0 1", "a share of a row's loss is of all classes")          \
-    X(owner, bool, ahead, "0", "0 1", "a tile is asked for before the one before is added up") \
     X(owner, int, mean_ctas, "1", "1 2 4 8", "CTAs of the cluster that adds up the losses")
 
 typedef struct crossentropy_config {

@@ -96,14 +96,9 @@ static val loss_of(const problem *k, val lse, val logit, label t, val weight, va
 }
 
 /* Loads a tile. */
-static void load_logits(const problem *k, const row_split *split, const row_place *tile, tensor rX)
+static tensor load_logits(const problem *k, const row_split *split, const row_place *tile)
 {
-    row_load(split, tile, row_of_matrix(split, tile, k->p.x, k->cfg->dtype, k->p.ldx), rX, -INFINITY);
-}
-
-static tensor registers_of(const problem *k, const row_split *split)
-{
-    return fragment(k->cfg->dtype, compact(shape(split->vec, split->steps))); // (VEC,STEPS)
+    return row_fetch(split, tile, row_of_matrix(split, tile, k->p.x, k->cfg->dtype, k->p.ldx), -INFINITY);
 }
 
 enum { SMOOTH_X, SMOOTH_W, SMOOTH_SUMS };
@@ -139,46 +134,20 @@ static void add_tile(const problem *k, const row_split *split, const row_place *
         add_smooth(k, split, tile, rX, sums->smooth);
 }
 
-/* The tiles of a row; each is asked for before the one before is added up. */
-static void add_tiles_ahead(const problem *k, const row_place *first, row_sums *sums)
-{
-    enum { BUFFERS = 2 };
-    const int cols = (int)row_split_cols(&k->split);
-    const tensor rX[BUFFERS] = { registers_of(k, &k->split), registers_of(k, &k->split) };
-    load_logits(k, &k->split, first, rX[0]);
-    LOOP_FROM(start, imm(0), convert(U32, k->p.cols), imm(BUFFERS * cols))
-        for (int i = 0; i < BUFFERS; i++) {
-            const val here = add(start, imm(i * cols)), next = add(start, imm((i + 1) * cols));
-            const row_place tile = row_from(first, here), later = row_from(first, next);
-            load_logits(k, &k->split, &later, rX[1 - i]);
-            IF(lt(here, convert(U32, k->p.cols)))
-                add_tile(k, &k->split, &tile, rX[i], sums);
-        }
-}
-
-static void add_tiles(const problem *k, const row_place *first, row_sums *sums)
-{
-    LOOP_FROM(start, imm(0), convert(U32, k->p.cols), imm((int)row_split_cols(&k->split))) {
-        const row_place tile = row_from(first, start);
-        const tensor rX = registers_of(k, &k->split);
-        load_logits(k, &k->split, &tile, rX);
-        add_tile(k, &k->split, &tile, rX, sums);
-    }
-}
-
 /* Adds a thread's elements of its row to its sums. */
 static void add_row(const problem *k, const row_place *place, row_sums *sums)
 {
     const row_spans all = row_spans_of(&k->split, place, k->p.x, k->cfg->dtype, k->p.ldx);
     tensor rEnds = { 0 };
-    if (all.count > 1) {
-        rEnds = registers_of(k, &all.of[1].split); // (1,1)
-        load_logits(k, &all.of[1].split, &all.of[1].place, rEnds);
-    }
+    if (all.count > 1)
+        rEnds = load_logits(k, &all.of[1].split, &all.of[1].place); // (1,1)
     online_begin(sums->pair);
     for (int i = 0; i < SMOOTH_SUMS && k->cfg->smooth; i++)
         sums->smooth[i] = variable(F32, immf(0));
-    (k->cfg->ahead ? add_tiles_ahead : add_tiles)(k, &all.of[0].place, sums);
+    LOOP_FROM(start, imm(0), convert(U32, k->p.cols), imm((int)row_split_cols(&k->split))) {
+        row_place tile = row_from(&all.of[0].place, start);
+        add_tile(k, &k->split, &tile, load_logits(k, &k->split, &tile), sums);
+    }
     if (all.count > 1)
         add_tile(k, &all.of[1].split, &all.of[1].place, rEnds, sums);
 }

@@ -181,13 +181,13 @@ static bool is_ragged(const ckl_softmax_desc *d)
 }
 
 /* Of a ragged strip: those that leave the fewest idle. */
-static int ragged_lanes(const ckl_softmax_desc *d)
+static int ragged_lanes(const ckl_softmax_desc *d, int vec)
 {
     enum { LANES_MAX = 32, LANES_MIN = 8 };
     int best = LANES_MAX;
     int64_t fewest = INT64_MAX;
     for (int lanes = LANES_MAX; lanes >= LANES_MIN; lanes /= 2) {
-        const column_split s = { .lanes = lanes, .vec = ragged_vec(d), .ragged = true };
+        const column_split s = { .lanes = lanes, .vec = vec, .ragged = true };
         const int64_t all = column_split_strips(&s, d->inner) * lanes;
         if (all < fewest)
             best = lanes;
@@ -419,9 +419,10 @@ ckl_status softmax_choose_column_held(const void *desc, const ckl_device_info *d
              "%s: chosen on Hopper, where it was measured: large tensors, long columns, lines of whole vectors", what);
     c->form = softmax_form_of(d);
     const int64_t turn = HELD_CTAS * (int64_t)device->sm_count, least = is_forward(d) ? turn : device->sm_count;
-    const int lanes = is_ragged(d) ? ragged_lanes(d) : LINE_BYTES / (softmax_vec_of(d) * dtype_bytes(d->dtype));
+    const int lanes = is_ragged(d) ? ragged_lanes(d, ragged_vec(d)) : LINE_BYTES / (softmax_vec_of(d) * dtype_bytes(d->dtype));
     const int at_once = is_half_forward(d) ? device->sm_count * 3 / 4 : device->sm_count;
-    c->loading = fits_whole(d, lanes, c) ? 0 : at_once;
+    const int wide = begins_in_sectors(d) && !is_ragged(d) ? 2 * lanes : lanes;
+    c->loading = fits_whole(d, wide, c) || fits_whole(d, lanes, c) ? 0 : at_once;
     if (!c->loading)
         return CKL_OK;
     const int64_t chunks = choose_held(d, device, lanes, c);
@@ -440,6 +441,15 @@ static int64_t long_chunks_max(const ckl_softmax_desc *d, const softmax_column_c
     const int bytes = dtype_bytes(d->dtype) * softmax_inputs(&c->form);
     const int states = SHARE * softmax_state_values(&c->form) * (int)sizeof(float);
     return max_i64(1, (int64_t)pow((double)d->n * bytes / states, 0.5));
+}
+
+/* As many as make one whole turn of all CTAs, or two, a tenth more than the most if need be. */
+static int64_t long_chunks(const ckl_softmax_desc *d, int64_t turn, const softmax_column_config *c)
+{
+    enum { TURNS_MAX = 2 };
+    const int64_t strips = max_i64(1, ctas_of(d, c)), most = long_chunks_max(d, c);
+    const int64_t turns = min_i64(TURNS_MAX, 11 * most * strips / (10 * turn));
+    return turns ? max_i64(1, turns * turn / strips) : most;
 }
 
 /* Lines of 256 bytes; of 128 where all chunks were fewer than CTAs that run, unless lines begin within sectors. */
@@ -463,13 +473,13 @@ ckl_status softmax_choose_column_long(const void *desc, const ckl_device_info *d
     TRY(check_other_axis("softmax column_long", d));
     c->form = softmax_form_of(d);
     *s = (column_split){ .threads = THREADS_HELD, .cluster = 1, .ragged = is_ragged(d) };
-    s->vec = s->ragged ? ragged_vec(d) : softmax_vec_of(d);
-    s->lanes = s->ragged ? ragged_lanes(d) : long_lanes(d, turn, c);
+    s->vec = s->ragged ? row_vec_full(d->dtype) : softmax_vec_of(d);
+    s->lanes = s->ragged ? ragged_lanes(d, s->vec) : long_lanes(d, turn, c);
     s->steps = held_steps(d, c);
     while (!s->ragged && s->threads > WARP && column_split_lines(s) / 2 >= d->n)
         s->threads /= 2;
     c->form.ctas_per_sm = HELD_CTAS * THREADS_HELD / s->threads;
-    const int64_t chunks = min_i64(long_chunks_max(d, c), ceil_div(2 * turn, max_i64(1, ctas_of(d, c))));
+    const int64_t chunks = long_chunks(d, turn, c);
     c->tiles = (int)max_i64(1, ceil_div(d->n, chunks * column_split_lines(s)));
     return CKL_OK;
 }
@@ -529,13 +539,17 @@ ckl_status softmax_choose_column_flow(const void *desc, const ckl_device_info *d
     const ckl_softmax_desc *d = desc;
     softmax_column_config *c = config;
     TRY(check_other_axis(what, d));
-    if (!device->has_tma || softmax_vec_of(d) < row_vec_full(d->dtype))
-        FAIL(CKL_UNSUPPORTED, "%s: lines of whole 16 bytes on Hopper", what);
+    const int vec = row_vec_full(d->dtype);
+    if (!device->has_tma || (d->ldx - d->ldy) % vec)
+        FAIL(CKL_UNSUPPORTED, "%s: lines in phase on Hopper", what);
     c->form = softmax_form_of(d);
-    c->split = (column_split){ .threads = THREADS_HELD, .cluster = CLUSTER, .vec = softmax_vec_of(d) };
-    c->split.lanes = LINE_BYTES / (c->split.vec * dtype_bytes(d->dtype));
+    c->split = (column_split){ .threads = THREADS_HELD, .cluster = CLUSTER, .vec = vec, .ragged = softmax_vec_of(d) < vec };
+    c->split.lanes = c->split.ragged ? 32 : LINE_BYTES / (c->split.vec * dtype_bytes(d->dtype));
     c->split.steps = TILE_BYTES / (c->split.vec * dtype_bytes(d->dtype) * softmax_inputs(&c->form));
-    c->stages = STAGES;
+    c->stages = 0;
+    const int64_t tile_bytes = column_slots_bytes(&c->split, d->dtype) * softmax_inputs(&c->form) + 2 * IR_MBARRIER_BYTES;
+    c->stages = (int)min_i64(STAGES, (device->smem_per_cta_bytes - flow_bytes(c)) / tile_bytes);
+    c->fetch = 128;
     if (ceil_div(d->n, column_split_lines(&c->split)) > STAGES)
         c->split.lanes /= 2;
     c->tiles = (int)ceil_div(d->n, column_split_lines(&c->split));
@@ -556,9 +570,9 @@ ckl_status softmax_admit_column_flow(const void *desc, const ckl_device_info *de
     const softmax_column_config *c = config;
     const column_split *s = &c->split;
     TRY(admit_columns(what, d, device, c));
-    if (s->cluster < 2 || s->exact || s->ragged || s->vec != row_vec_full(d->dtype))
-        FAIL(CKL_INVALID, "%s: cluster=%d exact=%d ragged=%d vec=%d, boxes come to clusters of two and more", what,
-             s->cluster, s->exact, s->ragged, s->vec);
+    if (s->cluster < 2 || s->exact || s->vec != row_vec_full(d->dtype))
+        FAIL(CKL_INVALID, "%s: cluster=%d exact=%d vec=%d, boxes come to clusters of two and more", what, s->cluster,
+             s->exact, s->vec);
     if (column_split_lines(s) / s->cluster > BOX_LINES_MAX)
         FAIL(CKL_INVALID, "%s: a tile of more than %d lines", what, BOX_LINES_MAX);
     if (c->tiles < 1 || d->n > softmax_chunk_lines(c) || c->stages < c->tiles)
