@@ -104,6 +104,20 @@ static bool is_predicated(const ir_kernel *kernel, int index)
     return true;
 }
 
+/*
+ * Arithmetic whose results nothing else writes, which may run where the predicate is false. Under a predicate ptxas
+ * keeps what such a register held before, through all turns of a loop.
+ */
+static bool is_temporary(const ir_kernel *kernel, const ir_inst *inst)
+{
+    if (ir_op_class(inst->op) != IR_ALU || inst->op == IR_MAPA || inst->out_count != 1)
+        return false;
+    int writers = 0;
+    for (int i = 0; i < kernel->inst_count && writers < 2; i++)
+        writers += writes(&kernel->insts[i], inst->out[0].reg);
+    return writers == 1;
+}
+
 static ckl_status print_predicated(printer *p, int index)
 {
     const ir_inst *insts = p->kernel->insts;
@@ -111,7 +125,7 @@ static ckl_status print_predicated(printer *p, int index)
     snprintf(guard, sizeof guard, "@%%p%d ", insts[index].in[0].reg);
     for (int i = index + 1; i < insts[index].match; i++) {
         print_location(p, &insts[i]);
-        TRY(print_plain(p, i, guard));
+        TRY(print_plain(p, i, is_temporary(p->kernel, &insts[i]) ? "" : guard));
     }
     return CKL_OK;
 }
