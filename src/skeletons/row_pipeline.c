@@ -13,8 +13,7 @@ static int stage_bytes(const row_pipeline *s)
 /* The start of this CTA's first chunk in a row, and from one chunk to its next. */
 static val first_start(const row_pipeline *s)
 {
-    const int ctas = s->split.cluster;
-    return ctas > 1 ? mul(cluster_rank_among(ctas), imm(row_pipeline_chunk_cols(&s->split))) : imm(0);
+    return s->split.cluster > 1 ? mul(cluster_rank(), imm(row_pipeline_chunk_cols(&s->split))) : imm(0);
 }
 
 static val start_step(const row_pipeline *s)
@@ -272,7 +271,7 @@ row_pipeline row_pipeline_begin(const row_pipeline_split *split, const row_pipel
     row_pipeline s = { .split = *split, .dtype = of->dtype, .input_count = of->input_count, .output = of->output };
     memcpy(s.inputs, of->inputs, sizeof s.inputs);
     launch_bounds(threads + ROW_PIPELINE_PRODUCER_THREADS, 0);
-    cluster_size(split->cluster * (of->together ? of->together : 1));
+    cluster_size(split->cluster);
     s.rows = convert(I64, of->rows);
     s.cols = convert(U32, of->cols);
     s.first_row = convert(I64, div(cta_x(), imm(split->cluster)));

@@ -441,19 +441,13 @@ static void flow_begin(flow *f)
 
 static void flow_end(const flow *f, val group)
 {
-    enum { BARRIER = 1 }; // of the consumers; 0 is the CTA's
     const norm_config *cfg = f->written.cfg;
-    if (cfg->sum_rows > 1)
-        named_sync(imm(BARRIER), cfg->split.threads); // all have read the ring, whose memory the sums get
     for (int chunk = 0; chunk < chunks_and_ends(cfg); chunk++) {
         row r = f->written;
         row_span at = row_pipeline_columns(r.pipeline, chunk);
         r.split = at.split;
         load_sums(f, chunk, &r);
-        if (cfg->sum_rows > 1)
-            norm_leave_sums(cfg, chunk, (tensor[]){ r.rDgamma, r.rDbeta }, sums_of(&r).count, r.pipeline->stage_offset);
-        else
-            store_sums(&r, &at.place, group);
+        store_sums(&r, &at.place, group);
     }
 }
 
@@ -476,14 +470,13 @@ static void backward_flow(const norm_config *cfg, bool centred)
         .cols = r.o.cols,
         .input_count = 2 + cfg->residual,
         .inputs = { { r.o.x, r.o.ldx }, { r.o.dy, r.o.ldx }, { r.o.dsum, r.o.ldx } },
-        .output = { r.o.dx, r.o.ldy },
-        .together = cfg->sum_rows
+        .output = { r.o.dx, r.o.ldy }
     };
     min_ctas_per_sm(cfg->ctas_per_sm);
     row_pipeline s = row_pipeline_begin(&split, &matrices, NORM_FLOW_VALUES, imm(0));
     s.long_visits = true;
     r.pipeline = &s;
-    if (cfg->affine && cfg->sum_rows == 1)
+    if (cfg->affine)
         r.exchange = norm_exchange_alloc(&r.split);
     flow f = { .reduced = r, .written = r };
     make_variables(&f.written);
@@ -492,8 +485,6 @@ static void backward_flow(const norm_config *cfg, bool centred)
     f.next_rstd = variable(F32, immf(0));
     row_pipeline_each_phase(&s, backward_phase, &f);
     row_pipeline_end(&s);
-    if (cfg->sum_rows > 1)
-        norm_store_cluster_sums(cfg, &r.o, sums_of(&r).count, s.stage_offset);
 }
 
 void norm_backward(const norm_config *cfg, int kernel, bool centred)

@@ -283,15 +283,6 @@ static const char *const cases[] = {
     "steps=1 stages=5 residence=ring lookahead=1 chunks=2 exact=0 ctas_per_sm=4' # 48 in a cluster",
     "rows=9 cols=1240 dtype=bf16 residual=1 impl=forward config='threads=160 row_threads=160 steps=1 exact=0'",
     "rows=9 cols=3000 impl=forward config='threads=224 row_threads=224 cluster=2 steps=2 exact=0 ctas_per_sm=0'",
-    "rows=300 cols=520 direction=backward dtype=bf16 impl=backward config='threads=32 row_threads=32 cluster=2 vec=8 "
-    "steps=1 stages=4 residence=ring lookahead=0 chunks=2 exact=0 sum_rows=2 persistent_ctas=1' # two rows of a cluster",
-    "rows=500 cols=1000 direction=backward residual=1 impl=backward config='threads=64 row_threads=64 cluster=1 vec=4 "
-    "steps=2 stages=4 residence=ring lookahead=1 chunks=2 exact=0 sum_rows=4 persistent_ctas=1' # four, each of a CTA",
-    "rows=3 cols=3072 direction=backward dtype=f16 impl=backward config='threads=128 row_threads=128 cluster=1 vec=8 "
-    "steps=1 stages=9 residence=ring lookahead=0 chunks=3 exact=1 sum_rows=8' # more CTAs than rows",
-    "rows=21 cols=1032 direction=backward ldx=1035 dtype=bf16 fill=uniform impl=backward config='threads=96 "
-    "row_threads=96 cluster=1 vec=8 steps=2 stages=3 residence=registers lookahead=0 chunks=1 exact=0 cut=1 "
-    "sum_rows=2' # cut",
     "rows=0 cols=64 direction=backward                   # gradients of no rows are zero",
     "rows=0 cols=64                                      # nothing to do",
     "rows=3 cols=0                                       # no elements: statistics of nothing are NaN",
@@ -338,13 +329,6 @@ static const char *const population[] = {
             { "cols=16000 impl=forward config='stages=0 threads=1024 row_threads=1024 steps=8 cluster=1 "    \
               "shared_weights=1'",                                                                           \
               CKL_INVALID, "norm forward: shared_weights=1 takes 3" },                                       \
-            { "cols=2048 direction=backward dtype=bf16 impl=backward config='sum_rows=3'", CKL_INVALID,      \
-              "norm backward: sum_rows=3 is no power of two up to 8" },                                      \
-            { "cols=2049 direction=backward dtype=bf16 impl=backward config='sum_rows=2'", CKL_UNSUPPORTED,  \
-              "norm backward: sum_rows=2 is for gradients of whole rows that flow" },                        \
-            { "cols=2048 dtype=bf16 impl=forward config='sum_rows=2'", CKL_UNSUPPORTED,                      \
-              "norm forward: sum_rows=2 is for gradients" },                                                 \
-            { "cols=16384 direction=backward impl=backward config='sum_rows=8'", CKL_INVALID, "CTAs" },      \
             { "cols=77 direction=backward impl=backward config='shared_weights=1'", CKL_INVALID,             \
               "norm backward: shared_weights=1 is for forward" },                                            \
             { NULL, CKL_OK, NULL },                                                                          \
