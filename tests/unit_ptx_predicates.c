@@ -1,4 +1,7 @@
-/* unit_ptx_predicates.c - a few simple instructions of an IF take its predicate in PTX, others are jumped over. */
+/*
+ * unit_ptx_predicates.c - a few simple instructions of an IF take its predicate in PTX, or none if nothing else writes
+ * their result; others are jumped over.
+ */
 #include "unit.h"
 #include "base/math.h"
 #include "ir/build.h"
@@ -39,6 +42,18 @@ static void store_with_lanes(void)
     store_some();
 }
 
+static void store_sum(void)
+{
+    stored = ir_binary(IR_ADD, stored, ir_int(IR_U32, 7)); // needs no predicate
+    store_some();
+}
+
+static void change_sum(void)
+{
+    ir_assign(stored, ir_int(IR_U32, 7));
+    store_some();
+}
+
 static void wait_in_a_loop(void)
 {
     ir_mbarrier_wait(ir_smem_address(ir_smem_alloc("bar", 8, 8)), 0, ir_int(IR_U32, 0));
@@ -71,12 +86,11 @@ TEST(predicates)
 {
     static const struct {
         void (*inside)(void);
-        int stores;
-        bool jumps;
+        int stores, guards; // 0: a jump
     } cases[] = {
-        { store_some, 1, false },        { store_some, 6, false },     { store_some, 7, true },
-        { store_else, 1, true },         { store_inside_if, 1, true }, { store_with_lanes, 1, true },
-        { store_behind_guard, 1, true }, { wait_in_a_loop, 0, true },
+        { store_some, 1, 1 },      { store_some, 6, 6 },       { store_some, 7, 0 },         { store_else, 1, 0 },
+        { store_inside_if, 1, 0 }, { store_with_lanes, 1, 0 }, { store_behind_guard, 1, 0 }, { wait_in_a_loop, 0, 0 },
+        { store_sum, 2, 2 },       { change_sum, 2, 3 },
     };
     if (!assemble_tool())
         print_message("skipped: nothing is assembled, ptxas is not installed\n");
@@ -95,9 +109,9 @@ TEST(predicates)
         ir_end_if();
         if (ir_describe_end(&kernel) != CKL_OK || ir_print_ptx(kernel, &ptx) != CKL_OK)
             fail_msg("case %d: %s", i, ckl_error());
-        assert_int_equal(strstr(text_data(&ptx), "\t@!%p") != NULL, cases[i].jumps);
-        if (!cases[i].jumps)
-            assert_int_equal(count_of(text_data(&ptx), "\t@%p"), cases[i].stores);
+        assert_int_equal(strstr(text_data(&ptx), "\t@!%p") != NULL, !cases[i].guards);
+        if (cases[i].guards)
+            assert_int_equal(count_of(text_data(&ptx), "\t@%p"), cases[i].guards);
         if (assemble_tool())
             check_assembled(kernel);
         text_free(&ptx);

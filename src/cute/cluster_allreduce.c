@@ -1,7 +1,6 @@
 /* cluster_allreduce.c - word i * senders + s of a buffer is value i of warp s: neighbouring lanes read neighbours. */
 #include "cute/cluster_allreduce.h"
 
-#include "cute/control.h"
 #include "cute/tensor.h"
 
 enum { BUFFERS = 4, VALUE_BYTES = 4 };
@@ -55,7 +54,7 @@ static buffer buffer_of(const cluster_allreduce *m, val number)
                      ir_binary(IR_AND, ir_binary(IR_DIV, number, ir_u32(BUFFERS)), ir_u32(1)) };
 }
 
-/* Lane l of every warp sends to the l-th of the CTAs that take part. */
+/* Lane l of every warp sends to CTA l. */
 static void send_to_cluster(const cluster_allreduce *m, const reduction *r, const buffer *to, const val *values)
 {
     val lane = ir_sreg(IR_LANE);
@@ -63,12 +62,9 @@ static void send_to_cluster(const cluster_allreduce *m, const reduction *r, cons
     ir_mbarrier_expect(to->barrier, 0, ir_u32((int64_t)r->count * senders(m) * VALUE_BYTES));
     ir_end_if();
     ir_if(ir_compare(IR_LT, lane, ir_u32(m->cluster)));
-    val rank = cute_cluster_rank_among(m->cluster), sender = ir_fma(rank, ir_u32(m->threads / 32), ir_sreg(IR_WARP));
-    val peer = ir_current()->cluster > m->cluster
-                   ? ir_binary(IR_ADD, ir_binary(IR_SUB, ir_sreg(IR_CLUSTER_RANK), rank), lane)
-                   : lane;
-    val slot = ir_mapa(ir_fma(sender, ir_u32(VALUE_BYTES), to->address), peer);
-    val guard = ir_mapa(to->barrier, peer);
+    val sender = ir_fma(ir_sreg(IR_CLUSTER_RANK), ir_u32(m->threads / 32), ir_sreg(IR_WARP));
+    val slot = ir_mapa(ir_fma(sender, ir_u32(VALUE_BYTES), to->address), lane);
+    val guard = ir_mapa(to->barrier, lane);
     for (int i = 0; i < r->count; i++)
         ir_store_async(slot, (int64_t)i * senders(m) * VALUE_BYTES, guard, values[i]);
     ir_end_if();

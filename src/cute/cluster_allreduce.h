@@ -15,7 +15,7 @@
 
 typedef struct cluster_allreduce {
     int threads;               // of each CTA that take part, from thread 0 on: a multiple of 32
-    int cluster;               // CTAs, a power of two; the cluster may have more, of which others reduce on their own
+    int cluster;               // CTAs, a power of two
     int count;                 // values of the largest reduction, 32 bits each
     int64_t buffers, barriers; // offsets in shared memory
     val begun, ended;          // reductions so far, u32 variables

@@ -13,12 +13,6 @@ void cute_cluster_size(int ctas)
     ir_current()->cluster = ctas;
 }
 
-val cute_cluster_rank_among(int ctas)
-{
-    val rank = ir_sreg(IR_CLUSTER_RANK);
-    return ir_current()->cluster > ctas ? ir_binary(IR_AND, rank, ir_u32(ctas - 1)) : rank;
-}
-
 val cute_variable(ir_type type, val start)
 {
     val reg = ir_reg(type);

@@ -35,8 +35,5 @@ void cute_loop_end(cute_loop *loop);
 void cute_block_left(const bool *open);
 void cute_loop_left(cute_loop *loop);
 
-/* This CTA's rank among `ctas` of its cluster, of which it has one or more times as many; a power of two. */
-val cute_cluster_rank_among(int ctas);
-
 /* Arrive and wait of the whole cluster; of the CTA where there is no cluster. */
 void cute_cluster_sync(void);

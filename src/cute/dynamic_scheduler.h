@@ -11,11 +11,11 @@
 #include "cute/tensor.h"
 
 typedef struct dynamic_scheduler {
-    val counter;  // the address of a u32 in global memory that is 0 before the kernel, and after it
-    val count;    // items, u32
-    val clusters; // that take them, u32
-    int cluster;  // CTAs of a cluster
-    int slots; // a power of two
+    val counter;               // the address of a u32 in global memory that is 0 before the kernel, and after it
+    val count;                 // items, u32
+    val clusters;              // that take them, u32
+    int cluster;               // CTAs of a cluster
+    int slots;                 // a power of two
     int64_t numbers, barriers; // offsets of the slots in shared memory
 } dynamic_scheduler;
 

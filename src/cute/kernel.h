@@ -53,7 +53,6 @@
 #define cta_z()        (HERE, ir_sreg(IR_CTA_Z))
 #define grid_x()       (HERE, ir_sreg(IR_GRID_X))
 #define cluster_rank() (HERE, ir_sreg(IR_CLUSTER_RANK))
-#define cluster_rank_among(ctas) (HERE, cute_cluster_rank_among(ctas))
 
 /* The same in warpgroups of 128 threads; the number is uniform in the warp, and known to be. */
 #define warpgroup()        div(warp(), imm(4))

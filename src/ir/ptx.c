@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/heap.h"
 #include "ir/build.h"
 #include "ir/ptx_rows.h"
 #include "ir/ptx_write.h"
@@ -17,6 +18,7 @@ typedef struct printer {
     int file_count;
     const char *file; // of the last .loc
     int line;
+    unsigned char *writers; // instructions that write a register: 0, 1, or 2 for more
 } printer;
 
 /* Instructions */
@@ -104,6 +106,16 @@ static bool is_predicated(const ir_kernel *kernel, int index)
     return true;
 }
 
+/*
+ * Arithmetic whose results nothing else writes, which may run where the predicate is false. Under a predicate ptxas
+ * keeps what such a register held before, through all turns of a loop.
+ */
+static bool is_temporary(const printer *p, const ir_inst *inst)
+{
+    const bool computes = ir_op_class(inst->op) == IR_ALU && inst->op != IR_MAPA; // which wants a rank that exists
+    return computes && inst->out_count == 1 && p->writers[inst->out[0].reg] == 1;
+}
+
 static ckl_status print_predicated(printer *p, int index)
 {
     const ir_inst *insts = p->kernel->insts;
@@ -111,7 +123,7 @@ static ckl_status print_predicated(printer *p, int index)
     snprintf(guard, sizeof guard, "@%%p%d ", insts[index].in[0].reg);
     for (int i = index + 1; i < insts[index].match; i++) {
         print_location(p, &insts[i]);
-        TRY(print_plain(p, i, guard));
+        TRY(print_plain(p, i, is_temporary(p, &insts[i]) ? "" : guard));
     }
     return CKL_OK;
 }
@@ -219,6 +231,16 @@ static void collect_files(printer *p)
     }
 }
 
+static void count_writers(printer *p)
+{
+    p->writers = heap_alloc((size_t)p->kernel->reg_count + 1, 1);
+    for (int i = 0; i < p->kernel->inst_count; i++)
+        for (int k = 0; k < p->kernel->insts[i].out_count; k++) {
+            unsigned char *count = &p->writers[p->kernel->insts[i].out[k].reg];
+            *count = *count ? 2 : 1;
+        }
+}
+
 static void print_head(printer *p)
 {
     const ir_kernel *kernel = p->kernel;
@@ -273,10 +295,12 @@ ckl_status ir_print_ptx(const ir_kernel *kernel, text *out)
 {
     printer p = { .kernel = kernel, .out = out, .writer = { .kernel = kernel, .out = out } };
     collect_files(&p);
+    count_writers(&p);
     print_head(&p);
     print_entry(&p);
     ckl_status status = print_insts(&p);
     text_printf(out, "\tret;\n}\n");
+    heap_free(p.writers);
     text_free(&p.writer.body);
     return status;
 }

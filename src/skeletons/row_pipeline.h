@@ -141,7 +141,6 @@ typedef struct row_pipeline_matrices {
     val rows, cols; // of each
     int input_count;
     row_pipeline_matrix inputs[ROW_PIPELINE_INPUTS_MAX], output;
-    int together; // rows that a cluster takes at a time, by a static schedule, each with CTAs of its own; 0: one
 } row_pipeline_matrices;
 
 typedef struct row_pipeline {

@@ -101,8 +101,6 @@ static int64_t workers_for(const ckl_norm_desc *d, const norm_config *c, int64_t
     const int64_t rows = row_split_rows(&c->split), turns = ceil_div(d->rows, rows),
                   even = even_workers(turns, workers);
     const int64_t period = ceil_div(row_phase_period(d->dtype, d->ldy), rows);
-    if (d->direction == CKL_DIRECTION_BACKWARD && c->persistent_ctas > 1)
-        return min_i64(turns, workers);
     if (!c->split.ragged || even >= turns || d->direction == CKL_DIRECTION_BACKWARD)
         return even;
     return max_i64(1, even / period) * period;
@@ -115,12 +113,12 @@ static int64_t row_ctas(const ckl_plan *plan, int kernel)
     const norm_config *c = plan->config;
     const row_split s = c->split;
     const bool flows = c->flow.stages && kernel == NORM_VECTORS, tiled = c->flow.stages && !flows;
-    int64_t ctas = row_split_ctas(&s, d->rows), clusters = plan->kernels[NORM_VECTORS].clusters_resident * c->sum_rows;
+    int64_t ctas = row_split_ctas(&s, d->rows), clusters = plan->kernels[NORM_VECTORS].clusters_resident;
     if (c->persistent_ctas > 0)
-        clusters = min_i64(clusters, (int64_t)plan->device->info.sm_count * c->persistent_ctas / s.cluster);
+        clusters = (int64_t)plan->device->info.sm_count * c->persistent_ctas / s.cluster;
     if (d->direction == CKL_DIRECTION_FORWARD && (tiled || !c->shared_weights))
         return flows ? min_i64(ctas, max_i64(1, clusters) * s.cluster) : ctas;
-    return round_up(workers_for(d, c, max_i64(1, clusters)), c->sum_rows) * s.cluster;
+    return workers_for(d, c, max_i64(1, clusters)) * s.cluster;
 }
 
 /* The counter from which rows that flow are drawn. */
@@ -161,7 +159,7 @@ static int64_t groups_of(const ckl_plan *plan)
     const ckl_norm_desc *d = plan->desc;
     const norm_config *c = plan->config;
     const int64_t phases = c->split.ragged ? min_i64(row_phase_period(d->dtype, d->ldy), d->rows) : 1;
-    return row_ctas(plan, NORM_VECTORS) / (c->split.cluster * c->sum_rows) + phases - 1;
+    return row_ctas(plan, NORM_VECTORS) / c->split.cluster + phases - 1;
 }
 
 static int64_t workspace_backward(const ckl_plan *plan)

@@ -94,13 +94,25 @@ static void reduce_row(row *r)
     row_reduce(&r->split, &sums, r->sum);
 }
 
-/* dx = rstd (g - n mean(g n) - mean(g)) becomes g rstd + (x - mean) sum[0] + sum[1]. */
+/*
+ * Is the mean's share of dx added once a row? Its rounding, 2^-24 of mean * sum[0], is less than that of dx to 16 bits:
+ * no more than some thousand deviations lie between 0 and a mean of 16-bit values, and sum[0] is 0 where all are the
+ * same.
+ */
+static bool folds_mean(const row *r)
+{
+    return r->centred && r->cfg->dtype != F32;
+}
+
+/* dx = rstd (g - n mean(g n) - mean(g)) becomes g rstd + (x - mean) sum[0] + sum[1], or + x sum[0] + sum[1]. */
 static void find_factors(row *r)
 {
     val factor = neg(mul(r->rstd, r->o.reciprocal));
     for (int i = 0; i < 1 + r->centred; i++)
         assign(r->sum[i], mul(r->sum[i], factor));
     assign(r->sum[0], mul(r->sum[0], r->rstd));
+    if (folds_mean(r))
+        assign(r->sum[1], fma(neg(r->mean), r->sum[0], r->sum[1]));
 }
 
 static void write_dx(row *r, const row_place *p)
@@ -112,7 +124,8 @@ static void write_dx(row *r, const row_place *p)
         val constant = r->cfg->residual ? at_f32(rDsum, i) : immf(0);
         if (r->centred)
             constant = r->cfg->residual ? add(constant, r->sum[1]) : r->sum[1];
-        set(rDx, i, fma(scaled(r, i), r->rstd, fma(deviation(r, i), r->sum[0], constant)));
+        val x = folds_mean(r) ? at_f32(r->rX, i) : deviation(r, i);
+        set(rDx, i, fma(scaled(r, i), r->rstd, fma(x, r->sum[0], constant)));
     }
     tensor gDx = row_of_matrix(&r->split, p, r->o.dx, r->cfg->dtype, r->o.ldy); // (VEC,STEPS)
     row_store(&r->split, p, rDx, gDx);
@@ -428,19 +441,13 @@ static void flow_begin(flow *f)
 
 static void flow_end(const flow *f, val group)
 {
-    enum { BARRIER = 1 }; // of the consumers; 0 is the CTA's
     const norm_config *cfg = f->written.cfg;
-    if (cfg->sum_rows > 1)
-        named_sync(imm(BARRIER), cfg->split.threads); // all have read the ring, whose memory the sums get
     for (int chunk = 0; chunk < chunks_and_ends(cfg); chunk++) {
         row r = f->written;
         row_span at = row_pipeline_columns(r.pipeline, chunk);
         r.split = at.split;
         load_sums(f, chunk, &r);
-        if (cfg->sum_rows > 1)
-            norm_leave_sums(cfg, chunk, (tensor[]){ r.rDgamma, r.rDbeta }, sums_of(&r).count, r.pipeline->stage_offset);
-        else
-            store_sums(&r, &at.place, group);
+        store_sums(&r, &at.place, group);
     }
 }
 
@@ -463,14 +470,13 @@ static void backward_flow(const norm_config *cfg, bool centred)
         .cols = r.o.cols,
         .input_count = 2 + cfg->residual,
         .inputs = { { r.o.x, r.o.ldx }, { r.o.dy, r.o.ldx }, { r.o.dsum, r.o.ldx } },
-        .output = { r.o.dx, r.o.ldy },
-        .together = cfg->sum_rows
+        .output = { r.o.dx, r.o.ldy }
     };
     min_ctas_per_sm(cfg->ctas_per_sm);
     row_pipeline s = row_pipeline_begin(&split, &matrices, NORM_FLOW_VALUES, imm(0));
     s.long_visits = true;
     r.pipeline = &s;
-    if (cfg->affine && cfg->sum_rows == 1)
+    if (cfg->affine)
         r.exchange = norm_exchange_alloc(&r.split);
     flow f = { .reduced = r, .written = r };
     make_variables(&f.written);
@@ -479,8 +485,6 @@ static void backward_flow(const norm_config *cfg, bool centred)
     f.next_rstd = variable(F32, immf(0));
     row_pipeline_each_phase(&s, backward_phase, &f);
     row_pipeline_end(&s);
-    if (cfg->sum_rows > 1)
-        norm_store_cluster_sums(cfg, &r.o, sums_of(&r).count, s.stage_offset);
 }
 
 void norm_backward(const norm_config *cfg, int kernel, bool centred)

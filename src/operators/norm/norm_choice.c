@@ -349,27 +349,6 @@ static ckl_status admit_flow(const char *what, const ckl_norm_desc *d, const ckl
     return backward ? CKL_OK : row_pipeline_dynamic_admit(what, &s, d->cols);
 }
 
-/* Whole rows of gradients, whose sums fit the ring. */
-static ckl_status admit_sum_rows(const char *what, const ckl_norm_desc *d, const norm_config *c)
-{
-    enum { CTAS = 16, KINDS = 2 };
-    const row_pipeline_split s = row_pipeline_split_of(&c->split, &c->flow);
-    const bool flows = d->direction == CKL_DIRECTION_BACKWARD && c->affine && c->flow.stages && !c->dgamma_in_smem;
-    if (c->sum_rows < 1 || c->sum_rows > NORM_SUM_ROWS_MAX || !is_power_of_two(c->sum_rows))
-        FAIL(CKL_INVALID, "%s: sum_rows=%d is no power of two up to %d", what, c->sum_rows, NORM_SUM_ROWS_MAX);
-    if (c->sum_rows == 1)
-        return CKL_OK;
-    if (!flows || c->split.ragged || c->split.vec != row_vec_full(d->dtype))
-        FAIL(CKL_UNSUPPORTED, "%s: sum_rows=%d is for gradients of whole rows that flow", what, c->sum_rows);
-    if (c->sum_rows * c->split.cluster > CTAS)
-        FAIL(CKL_INVALID, "%s: sum_rows=%d with cluster=%d are more than %d CTAs", what, c->sum_rows, c->split.cluster,
-             CTAS);
-    if (KINDS * 4 * norm_cta_cols(c) > s.stages * row_pipeline_slot_bytes(&s, d->dtype) * (2 + c->residual))
-        FAIL(CKL_INVALID, "%s: sum_rows=%d, but stages=%d have no room for sums of columns", what, c->sum_rows,
-             c->flow.stages);
-    return CKL_OK;
-}
-
 /* What both directions require of a config. */
 static ckl_status admit_split(const char *what, const ckl_norm_desc *d, const ckl_device_info *device,
                               const norm_config *c)
@@ -391,7 +370,6 @@ static ckl_status admit_split(const char *what, const ckl_norm_desc *d, const ck
         FAIL(CKL_INVALID, "%s: cut=1 is for rows in registers whose y is aligned, and for rows that flow", what);
     if (c->persistent_ctas < 0)
         FAIL(CKL_INVALID, "%s: persistent_ctas=%d is negative", what, c->persistent_ctas);
-    TRY(admit_sum_rows(what, d, c));
     if (c->flow.stages)
         return admit_flow(what, d, device, c);
     TRY(row_split_admit(what, &s, c->tiled ? min_i64(d->cols, row_split_cols(&s)) : d->cols, d->dtype, device));

@@ -118,74 +118,6 @@ void norm_store_sums(const row_split *s, const row_place *p, const norm_backward
     }
 }
 
-/* The address of sums that a CTA leaves, those of its column `number`. */
-static val left_sums(const norm_config *cfg, int64_t smem, int kind, val number)
-{
-    return add(smem_address(smem + kind * norm_cta_cols(cfg) * 4), mul(number, imm(4)));
-}
-
-void norm_leave_sums(const norm_config *cfg, int chunk, const tensor *rSums, int kinds, int64_t smem)
-{
-    const row_split *s = &cfg->split;
-    for (int kind = 0; kind < kinds; kind++)
-        for (int step = 0; step < s->steps; step++) {
-            const int before = (chunk * s->steps + step) * s->threads * s->vec;
-            const val first = left_sums(cfg, smem, kind, add(mul(thread(), imm(s->vec)), imm(before)));
-            copy(slice(rSums[kind], _, step), smem_view(first, F32, compact(leaf(s->vec))), 16);
-        }
-}
-
-/* The column of a row that a CTA has as number `number`. */
-static val column_of(const norm_config *cfg, val number)
-{
-    const int cols = (int)norm_chunk_cols(cfg), cluster = cfg->split.cluster;
-    if (cluster == 1)
-        return number;
-    val chunk = div(number, imm(cols));
-    return add(number, mul(add(mul(chunk, imm(cluster - 1)), cluster_rank_among(cluster)), imm(cols)));
-}
-
-enum { SUMS = 4 }; // that a thread adds up at once
-
-/* Those of all CTAs with the same columns. */
-static void add_up_left(const norm_config *cfg, int64_t smem, int kind, val number, val total[SUMS])
-{
-    const int cluster = cfg->split.cluster;
-    val some[NORM_SUM_ROWS_MAX][SUMS], from = left_sums(cfg, smem, kind, number);
-    for (int row = 0; row < cfg->sum_rows; row++) {
-        val cta = cluster > 1 ? add(cluster_rank_among(cluster), imm(row * cluster)) : imm_as(U32, row);
-        for (int e = 0; e < SUMS; e++)
-            some[row][e] = unwritten(F32);
-        load_at(IR_SHARED_CLUSTER, IR_CACHE_DEFAULT, F32, SUMS, mapa(from, cta), 0, some[row]);
-    }
-    for (int e = 0; e < SUMS; e++) {
-        total[e] = some[0][e];
-        for (int row = 1; row < cfg->sum_rows; row++)
-            total[e] = add(total[e], some[row][e]);
-    }
-}
-
-void norm_store_cluster_sums(const norm_config *cfg, const norm_backward_values *o, int kinds, int64_t smem)
-{
-    const int threads = cfg->split.threads + ROW_PIPELINE_PRODUCER_THREADS, cluster = cfg->split.cluster;
-    val group = convert(I64, div(cta_x(), imm(cluster * cfg->sum_rows))), cols = convert(I64, o->cols);
-    val first = add(mul(div(cluster_rank(), imm(cluster)), imm(threads)), thread());
-    cluster_sync();
-    LOOP_FROM(v, first, imm((int)norm_cta_cols(cfg) / SUMS), imm(threads * cfg->sum_rows)) {
-        val number = mul(v, imm(SUMS)), column = column_of(cfg, number), total[2][SUMS];
-        IF(lt(column, o->cols)) {
-            for (int kind = 0; kind < kinds; kind++)
-                add_up_left(cfg, smem, kind, number, total[kind]);
-            for (int kind = 0; kind < kinds; kind++) {
-                val at = add(mul(add(mul(group, imm(kinds)), imm(kind)), cols), convert(I64, column));
-                store_at(IR_GLOBAL, IR_CACHE_DEFAULT, F32, SUMS, add(o->partial, mul(convert(U64, at), imm(4))), 0,
-                         total[kind]);
-            }
-        }
-    }
-    cluster_sync(); // no CTA leaves while a peer reads its sums
-}
-
 /* Kernel 2 */
 
 typedef struct columns {
@@ -251,7 +183,7 @@ void norm_backward_columns(const norm_config *cfg, bool centred)
 {
     columns c = { .cfg = cfg, .o = params_of(norm_backward), .kinds = centred ? 2 : 1, .vec = norm_column_vec(cfg) };
     c.sums = column_sums_begin(norm_column_threads(cfg), cfg->column_lanes, c.kinds * c.vec);
-    if (cfg->persistent_ctas != 1) // few CTAs that stay: the next kernel's would crowd the SMs that this one leaves free
+    if (!cfg->persistent_ctas) // few CTAs that stay: the next kernel's would crowd the SMs that this one leaves free
         launch_dependents();
     grid_wait(); // for the partial sums; the start of this kernel overlaps the end of the one that stores them
     IF(lt(mul(c.sums.number, imm(c.vec)), c.o.cols)) {

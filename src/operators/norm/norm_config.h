@@ -30,8 +30,6 @@
       "forward, of rows in registers: persistent CTAs have gamma and beta in shared memory")             \
     X(owner, bool, dgamma_in_smem, "0", "0 1",                                                           \
       "backward, of rows that flow: sums of dgamma are in shared memory, else in registers")             \
-    X(owner, int, sum_rows, "1", "1 2 4 8",                                                              \
-      "backward, of whole rows that flow: rows a cluster takes at a time, whose CTAs add up their sums") \
     X(owner, int, persistent_ctas, "0", "0 1 2 3 4 6 8", "persistent CTAs of an SM; 0: as many as fit")  \
     X(owner, int, column_lanes, "32", "8 16 32", "of a warp along a row, when columns are added up")
 
@@ -83,9 +81,6 @@ KERNEL_PARAMS(norm_forward, NORM_FORWARD_PARAMS);
 /* partial: (COLS,KINDS,GROUPS) f32, sums of columns over the rows of a CTA or cluster, a group; dgamma, then dbeta. */
 KERNEL_PARAMS(norm_backward, NORM_BACKWARD_PARAMS);
 
-/* Rows at a time of the largest cluster. */
-enum { NORM_SUM_ROWS_MAX = 8 };
-
 /* 32-bit values of the largest reduction over a row that flows. */
 enum { NORM_FLOW_VALUES = 2 };
 
@@ -115,18 +110,7 @@ static inline int64_t norm_exchange_bytes(const row_split *s)
 /* Shared memory of gradients of rows that flow, beside the ring. */
 static inline int64_t norm_sums_bytes(const norm_config *c)
 {
-    return c->affine ? norm_dgamma_bytes(c) + (c->sum_rows > 1 ? 0 : norm_exchange_bytes(&c->split)) : 0;
-}
-
-/* Columns for which a CTA of rows that flow has threads in a chunk, and in all. */
-static inline int64_t norm_chunk_cols(const norm_config *c)
-{
-    return (int64_t)c->split.threads * c->split.vec * c->split.steps;
-}
-
-static inline int64_t norm_cta_cols(const norm_config *c)
-{
-    return norm_chunk_cols(c) * c->flow.chunks;
+    return c->affine ? norm_dgamma_bytes(c) + norm_exchange_bytes(&c->split) : 0;
 }
 
 /* Columns of a chunk that have slots of gamma and beta in shared memory; the most bytes of all: norm_weights.c. */
@@ -203,14 +187,6 @@ typedef struct norm_sums {
     int kinds;
     int64_t exchange; // norm_exchange_alloc()
 } norm_sums;
-
-/*
- * Sums of a cluster that takes several rows at a time. CTAs leave theirs in shared memory from offset `smem` on, (COLS,
- * KINDS), in order of threads; those that have the same columns add them up, in order of their ranks, and store them as
- * partial sums of the cluster. Barriers of the cluster lie before and behind the latter.
- */
-void norm_leave_sums(const norm_config *cfg, int chunk, const tensor *rSums, int kinds, int64_t smem);
-void norm_store_cluster_sums(const norm_config *cfg, const norm_backward_values *o, int kinds, int64_t smem);
 
 /* Allocates that; its offset. */
 int64_t norm_exchange_alloc(const row_split *s);

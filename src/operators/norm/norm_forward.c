@@ -95,10 +95,7 @@ typedef void row_pass(row *r, tensor rH, const row_span *at);
 
 static row_pass write_result;
 
-/*
- * One pass over the row: over its registers, or over its tiles in memory and the ends of a ragged row. The last pass
- * goes back over the tiles, as L2 has those that were read last.
- */
+/* One pass over the row: over its registers, or over its tiles in memory and the ends of a ragged row. */
 static void over_row(row *r, row_pass *pass)
 {
     const row_spans *spans = &r->spans;
@@ -109,9 +106,8 @@ static void over_row(row *r, row_pass *pass)
                 pass(r, r->rH[1], &spans->of[1]);
         return;
     }
-    const val cols = imm((int)row_split_cols(&r->split)), last = mul(div(sub(r->o.cols, imm(1)), cols), cols);
-    LOOP_FROM(begin, imm(0), r->o.cols, cols) {
-        row_span tile = { r->split, row_from(&spans->of[0].place, pass == write_result ? sub(last, begin) : begin) };
+    LOOP_FROM(begin, imm(0), r->o.cols, imm((int)row_split_cols(&r->split))) {
+        row_span tile = { r->split, row_from(&spans->of[0].place, begin) };
         pass(r, pass == write_result ? reload(r, &tile) : load_inputs(r, &tile), &tile);
     }
     for (int i = 1; i < spans->count; i++)

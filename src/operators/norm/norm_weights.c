@@ -5,9 +5,10 @@
 #include "cute/vectors.h"
 
 enum {
-    VECTORS_MAX = 4,             // of each that a thread has in flight
-    BARRIER = 1,                 // of the threads that fill; 0 is the CTA's
-    VECTOR_BYTES = 16, WORDS = 4 // 32-bit words of a vector
+    VECTORS_MAX = 4, // of each that a thread has in flight
+    BARRIER = 1,     // of the threads that fill; 0 is the CTA's
+    VECTOR_BYTES = 16,
+    WORDS = 4 // 32-bit words of a vector
 };
 
 static int slot_bytes(const norm_weights *w)
