@@ -227,7 +227,7 @@ void attention_sm80(const void *config, int kernel);
     X(owner, bool, parts, "0", "0 1", "tiles behind the whole turns are shared out by consumers")                 \
     X(owner, bool, apart, "0", "0 1", "exponents have registers apart from products")                             \
     X(owner, int, queries, "1", "1 2", "tiles of queries in shared memory; of two, O leaves through their place") \
-    X(owner, int, probe, "0", "0 1 2 3 4 5", "probe")
+    X(owner, int, probe, "0", "0 1 2 3 4 5 8", "probe")
 
 typedef struct attention_sm90_config {
     attention_form form;

@@ -169,6 +169,8 @@ typedef struct consumer_role {
     val tiles;           // that it takes part in: others than the first consumer in whole ones
     custom_score custom; // in the tile's head
     pipeline_state at, q;
+    walk *walk;
+    val own;    // the stage of the tile's queries
     val stored; // with two tiles of queries: the stage through which the last O left, or NOTHING; u32
 } consumer_role;
 
@@ -211,6 +213,7 @@ static consumer_role describe_consumer(const sm90_kernel *k)
     c.tiles = cfg->parts ? select(eq(c.index, imm(0)), k->tiles, k->whole) : k->tiles;
     c.at = consumer_state(&k->ring);
     c.q = (pipeline_state){ cfg->queries == 1 ? c.index : variable(U32, c.index), variable(U32, imm(0)), k->q.stages };
+    c.own = variable(U32, c.index);
     c.stored = variable(U32, imm(cfg->queries == 1 ? 0 : NOTHING));
     return c;
 }
@@ -358,7 +361,7 @@ static void score_again(const sm90_kernel *k, consumer_role *c, val slot)
     fill(c->scores, immf(0));
     for (int i = 0; i < k->d.chunks; i++) {
         const int left = k->d.used - i * k->d.chunk, width = left < k->d.chunk ? left : k->d.chunk;
-        tensor sQ = slice(k->sQ, _, _, i, c->q.stage), sK = slice(k->sK, _, _, i, slot); // (ROWS,CHUNK), (BN,CHUNK)
+        tensor sQ = slice(k->sQ, _, _, i, c->own), sK = slice(k->sK, _, _, i, slot); // (ROWS,CHUNK), (BN,CHUNK)
         LOOP(l, imm(width)) {
             val q[ONLINE_ROWS_MAX];
             for (int r = 0; r < c->rows.count; r++)
@@ -448,7 +451,18 @@ static void soften(const sm90_kernel *k, consumer_role *c, const tile *t, const 
  */
 static void issue_ahead(const sm90_kernel *k, consumer_role *c, const key_walk *w)
 {
-    const val more = logical_not(attention_key_walk_is_last(w));
+    val more = logical_not(attention_key_walk_is_last(w));
+    if (attention_sm90_streams(k->cfg)) {
+        IF(attention_key_walk_is_last(w)) {
+            release_stored(k, c);
+            attention_sm90_next_tile(k, c->walk, false);
+            IF(lt(c->walk->number, k->tiles)) {
+                attention_sm90_next_queries(k, &c->q);
+                pipeline_wait_full(&k->q, &c->q);
+            }
+        }
+        more = lt(c->walk->number, k->tiles);
+    }
     IF(more)
         pipeline_wait_full(&k->ring, &c->at);
     assign(c->next, shuffle(select(more, c->at.stage, c->slot), imm(0)));
@@ -588,7 +602,7 @@ static void attend(const sm90_kernel *k, consumer_role *c, const tile *t, val ke
     }
     if (k->cfg->apart)
         pipeline_wait_full(&k->ring, &c->at);
-    assign(c->stored, c->q.stage);
+    assign(c->stored, c->own);
 }
 
 /* Stores O through the staging buffers by TMA, a chunk at a time. */
@@ -637,8 +651,27 @@ static void consume_tiles(const sm90_kernel *k, consumer_role *c, walk *w)
     val keys = variable(U32, take_slot(c));
     mma_fence();
     issue_scores(k, c, keys);
+    if (attention_sm90_streams(k->cfg)) {
+        c->walk = w;
+        FOREVER {
+            const tile t = attention_sm90_tile_of(k, w->number);
+            assign(c->own, c->q.stage);
+            attend(k, c, &t, keys);
+            val values = take_slot(c);
+            mma_fence();
+            issue_product(c, values);
+            assign(keys, c->slot);
+            mma_wait(0);
+            release(k, c, &k->ring, values);
+            finish(k, c, &t);
+            BREAK_IF(ge(w->number, k->tiles));
+        }
+        release_stored(k, c);
+        return;
+    }
     FOREVER {
         const tile t = attention_sm90_tile_of(k, w->number);
+        assign(c->own, c->q.stage);
         attend(k, c, &t, keys);
         val values = take_slot(c);
         mma_fence();

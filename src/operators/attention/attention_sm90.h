@@ -38,6 +38,12 @@ typedef struct walk {
 walk attention_sm90_walk(void);
 void attention_sm90_next_tile(const sm90_kernel *k, walk *w, bool fetches);
 
+/* Do scores go on from one tile to the next, a block ahead of their softmax? */
+static inline bool attention_sm90_streams(const attention_sm90_config *c)
+{
+    return c->probe & 8;
+}
+
 /* On to the queries of the next tile: `stage` is of consumer 0, or of one. */
 void attention_sm90_next_queries(const sm90_kernel *k, pipeline_state *of);
 

@@ -79,6 +79,53 @@ static void load_queries(const sm90_kernel *k, const pipeline_state *q, const ti
     }
 }
 
+static tile_source source_of(const sm90_kernel *k, const tile *t)
+{
+    tile_source from = { .t = t, .queries = attention_place_of(&k->grid, t->head, false) };
+    from.keys = (tile_place){ div(from.queries.head, k->p.group), from.queries.batch };
+    return from;
+}
+
+/* The first block of the next tile, if there is one, and its queries. */
+static void load_first(const sm90_kernel *k, pipeline_state *ring, pipeline_state *q, walk *w)
+{
+    attention_sm90_next_tile(k, w, true);
+    IF(lt(w->number, k->tiles)) {
+        const tile t = attention_sm90_tile_of(k, w->number);
+        const tile_source from = source_of(k, &t);
+        load_block(k, ring, &from, ATTENTION_K, sub(t.end, imm(1)));
+        load_queries(k, q, &from);
+        attention_sm90_next_queries(k, q);
+    }
+}
+
+/* Keys are two blocks ahead of values, those of the next tile, too. */
+static void load_stream(const sm90_kernel *k, pipeline_state *ring, pipeline_state *q)
+{
+    walk w = attention_sm90_walk();
+    load_first(k, ring, q, &w);
+    FOREVER {
+        BREAK_IF(ge(w.number, k->tiles));
+        const tile t = attention_sm90_tile_of(k, w.number);
+        const tile_source from = source_of(k, &t);
+        val block = variable(U32, sub(t.end, imm(1)));
+        FOREVER {
+            IF(ne(block, t.first)) {
+                load_block(k, ring, &from, ATTENTION_K, sub(block, imm(1)));
+            }
+            ELSE
+            {
+                load_first(k, ring, q, &w);
+            }
+            IF(ne(block, sub(t.end, imm(1))))
+                load_block(k, ring, &from, ATTENTION_V, add(block, imm(1)));
+            BREAK_IF(eq(block, t.first));
+            assign(block, sub(block, imm(1)));
+        }
+        load_block(k, ring, &from, ATTENTION_V, t.first);
+    }
+}
+
 static void load_tile(const sm90_kernel *k, pipeline_state *ring, const pipeline_state *q, const tile *t)
 {
     custom_score custom = attention_custom_score_of(k->form, &k->p, t->head);
@@ -109,6 +156,18 @@ static void load_tile(const sm90_kernel *k, pipeline_state *ring, const pipeline
     load_block(k, ring, &from, ATTENTION_V, w.block);
 }
 
+static void load_tiles(const sm90_kernel *k, pipeline_state *ring, pipeline_state *q)
+{
+    walk w = attention_sm90_walk();
+    FOREVER {
+        attention_sm90_next_tile(k, &w, true);
+        BREAK_IF(ge(w.number, k->tiles));
+        const tile t = attention_sm90_tile_of(k, w.number);
+        load_tile(k, ring, q, &t);
+        attention_sm90_next_queries(k, q);
+    }
+}
+
 void attention_sm90_produce(const sm90_kernel *k)
 {
     if (k->cfg->consumers > 1 || k->cfg->ctas > 1)
@@ -116,14 +175,10 @@ void attention_sm90_produce(const sm90_kernel *k)
     IF(eq(warp(), imm(0))) {
         IF(elect()) {
             pipeline_state ring = producer_state(&k->ring), q = producer_state(&k->q);
-            walk w = attention_sm90_walk();
-            FOREVER {
-                attention_sm90_next_tile(k, &w, true);
-                BREAK_IF(ge(w.number, k->tiles));
-                tile t = attention_sm90_tile_of(k, w.number);
-                load_tile(k, &ring, &q, &t);
-                attention_sm90_next_queries(k, &q);
-            }
+            if (attention_sm90_streams(k->cfg))
+                load_stream(k, &ring, &q);
+            else
+                load_tiles(k, &ring, &q);
         }
     }
 }
