@@ -398,7 +398,10 @@ static void add_sums(const sm90_kernel *k, consumer_role *c, const tile *t, cons
     assign(c->lowered, imm(0));
     IF(logical_not(fits)) {
         assign(c->lowered, imm(1));
-        IF(attention_online_rows_lower(&c->rows, c->scores, raw, sum)) {
+        const val lost = attention_online_rows_lower(&c->rows, c->scores, raw, sum);
+        if (k->cfg->probe & 32)
+            accumulators_to_A(c->scores, k->form->dtype, c->weights);
+        IF(lost) {
             assign(c->exact, imm(1));
             score_again(k, c, slot);
             make_scores(k, c, t, w);
@@ -422,6 +425,8 @@ static void weigh_by_old(const sm90_kernel *k, consumer_role *c, const tile *t, 
         if (raw.score)
             attention_custom_share_end();
     }
+    if (k->cfg->probe & 32)
+        accumulators_to_A(c->scores, k->form->dtype, c->weights);
     add_sums(k, c, t, w, slot, &raw, fits, sum);
 }
 
@@ -442,6 +447,8 @@ static void soften(const sm90_kernel *k, consumer_role *c, const tile *t, const 
         attention_online_softmax(&c->rows, c->scores, NULL);
         if (k->cfg->old)
             assign(c->lowered, imm(1));
+        if (k->cfg->probe & 32)
+            accumulators_to_A(c->scores, k->form->dtype, c->weights);
     }
 }
 
@@ -500,11 +507,14 @@ static void step_apart(const sm90_kernel *k, consumer_role *c, const tile *t, co
 {
     take_products(k, c, t, w);
     begin_turn(k, c);
-    issue_ahead(k, c, w);
+    if (!(k->cfg->probe & 16))
+        issue_ahead(k, c, w);
     pipeline_wait_full(&k->ring, &c->at);
     const val values = take_slot(c);
     mma_fence();
     issue_product(c, values);
+    if (k->cfg->probe & 16)
+        issue_ahead(k, c, w);
     end_turn(k, c);
     soften(k, c, t, w, c->slot);
     look_ahead(k, c, t, sub(w->block, imm(1)));
@@ -534,16 +544,21 @@ static void step(const sm90_kernel *k, consumer_role *c, const tile *t, const ke
     end_turn(k, c);
     if (may_be_exact(k, c))
         look_ahead(k, c, t, w->block);
-    mma_wait(1);
+    mma_wait(k->cfg->probe & 32 ? 0 : 1);
     if (!k->cfg->old)
         release(k, c, &k->ring, keys);
+    if (k->cfg->probe & 32)
+        release(k, c, &k->ring, values);
     shape_scores(k, c, t, w);
     soften(k, c, t, w, keys);
     if (k->cfg->old)
         release(k, c, &k->ring, keys);
-    mma_wait(0);
-    release(k, c, &k->ring, values);
-    accumulators_to_A(c->scores, k->form->dtype, c->weights);
+    if (!(k->cfg->probe & 32)) {
+        mma_wait(0);
+        release(k, c, &k->ring, values);
+    }
+    if (!(k->cfg->probe & 32) || !may_be_exact(k, c))
+        accumulators_to_A(c->scores, k->form->dtype, c->weights);
     if (k->cfg->old)
         IF(ne(c->lowered, imm(0)))
             attention_scale_rows(c->out, c->rows.factor);

@@ -110,6 +110,9 @@ static void load_stream(const sm90_kernel *k, pipeline_state *ring, pipeline_sta
         const tile_source from = source_of(k, &t);
         val block = variable(U32, sub(t.end, imm(1)));
         FOREVER {
+            if (k->cfg->probe & 16)
+                IF(ne(block, sub(t.end, imm(1))))
+                    load_block(k, ring, &from, ATTENTION_V, add(block, imm(1)));
             IF(ne(block, t.first)) {
                 load_block(k, ring, &from, ATTENTION_K, sub(block, imm(1)));
             }
@@ -117,8 +120,9 @@ static void load_stream(const sm90_kernel *k, pipeline_state *ring, pipeline_sta
             {
                 load_first(k, ring, q, &w);
             }
-            IF(ne(block, sub(t.end, imm(1))))
-                load_block(k, ring, &from, ATTENTION_V, add(block, imm(1)));
+            if (!(k->cfg->probe & 16))
+                IF(ne(block, sub(t.end, imm(1))))
+                    load_block(k, ring, &from, ATTENTION_V, add(block, imm(1)));
             BREAK_IF(eq(block, t.first));
             assign(block, sub(block, imm(1)));
         }
@@ -140,9 +144,12 @@ static void load_tile(const sm90_kernel *k, pipeline_state *ring, const pipeline
         FOREVER {
             BREAK_IF(attention_key_walk_is_last(&w));
             const val block = w.block, next = attention_key_walk_next(&w);
+            if (k->cfg->probe & 16)
+                load_block(k, ring, &from, ATTENTION_V, block);
             IF(ne(next, t->first))
                 load_block(k, ring, &from, ATTENTION_K, sub(next, imm(1)));
-            load_block(k, ring, &from, ATTENTION_V, block);
+            if (!(k->cfg->probe & 16))
+                load_block(k, ring, &from, ATTENTION_V, block);
             attention_key_walk_advance(&w);
         }
     } else if (!k->cfg->single)
