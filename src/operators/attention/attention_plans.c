@@ -467,6 +467,10 @@ static ckl_status admit_sm90(const void *desc, const ckl_device_info *device, co
              c->tile_n);
     if (c->apart && (!c->old || c->single || attention_score_has_blocks(d->score)))
         FAIL(CKL_INVALID, "attention sm90: apart=1 is for old=1 and several blocks, and scores that skip none");
+    if (c->queries < 1 || c->queries > 2 || (c->queries == 2 && c->single))
+        FAIL(CKL_INVALID, "attention sm90: queries=%d is neither 1 nor 2, or 2 with single=1", c->queries);
+    if ((c->probe & 8) && (c->queries == 1 || !c->apart || c->parts))
+        FAIL(CKL_INVALID, "attention sm90: probe 8");
     if (c->parts && (c->consumers == 1 || c->single || c->draw || attention_score_has_blocks(d->score)))
         FAIL(CKL_UNSUPPORTED, "attention sm90: parts=1 is for several consumers, neither single nor drawn, and "
                               "scores that skip no blocks");

@@ -69,12 +69,37 @@ static int64_t slot_bytes(const attention_sm90_config *c)
                    attention_columns_bytes(attention_columns_of(c->form.dv), c->tile_n));
 }
 
+/* Of a consumer's tile of queries; through it its O leaves where there are two. */
+static int64_t tile_bytes(const attention_sm90_config *c)
+{
+    return max_i64(attention_columns_bytes(attention_columns_of(c->form.d), ROWS),
+                   attention_columns_bytes(attention_columns_of(c->form.dv), ROWS));
+}
+
 int64_t attention_sm90_smem(const attention_sm90_config *c)
 {
     columns d = attention_columns_of(c->form.d), dv = attention_columns_of(c->form.dv);
-    int64_t q = attention_columns_bytes(d, ROWS), o = attention_columns_bytes(staged_columns(dv), ROWS);
-    return c->consumers * (q + o) + c->slots * slot_bytes(c) + 16 * (int64_t)(c->slots + c->consumers) +
-           (c->draw ? scheduler_bytes(FETCHES) : 0);
+    const int64_t q = attention_columns_bytes(d, ROWS), o = attention_columns_bytes(staged_columns(dv), ROWS),
+                  of_consumer = c->queries == 2 ? 2 * tile_bytes(c) : q + o;
+    return c->consumers * of_consumer + c->slots * slot_bytes(c) +
+           16 * (int64_t)(c->slots + c->consumers * c->queries) + (c->draw ? scheduler_bytes(FETCHES) : 0);
+}
+
+/* A consumer's queries and O. */
+static void describe_tiles(sm90_kernel *k)
+{
+    const attention_sm90_config *cfg = k->cfg;
+    const ckl_dtype dtype = k->form->dtype;
+    if (cfg->queries == 1) {
+        k->sQ = attention_chunks("Q", dtype, k->d, ROWS, cfg->consumers);
+        k->sO = attention_chunks("O", dtype, staged_columns(k->dv), ROWS, cfg->consumers);
+        return;
+    }
+    const int64_t next = tile_bytes(cfg) / 2;
+    const int count = cfg->queries * cfg->consumers;
+    tensor sTiles = smem_tensor("Q and O", dtype, make_layout(shape(next, count), stride(1, next)), 1024);
+    k->sQ = tensor_with_layout(sTiles, attention_chunks_apart(dtype, k->d, ROWS, count, next));
+    k->sO = tensor_with_layout(sTiles, attention_chunks_apart(dtype, k->dv, ROWS, count, next));
 }
 
 static void describe_shared_memory(sm90_kernel *k)
@@ -82,13 +107,12 @@ static void describe_shared_memory(sm90_kernel *k)
     const attention_sm90_config *cfg = k->cfg;
     ckl_dtype dtype = k->form->dtype;
     int64_t slot = slot_bytes(cfg) / 2;
-    k->sQ = attention_chunks("Q", dtype, k->d, ROWS, cfg->consumers);
+    describe_tiles(k);
     tensor sRing = smem_tensor("K and V", dtype, make_layout(shape(slot, cfg->slots), stride(1, slot)), 1024);
     k->sK = tensor_with_layout(sRing, attention_chunks_apart(dtype, k->d, cfg->tile_n, cfg->slots, slot));
     k->sV = tensor_with_layout(sRing, attention_chunks_apart(dtype, k->dv, cfg->tile_n, cfg->slots, slot));
-    k->sO = attention_chunks("O", dtype, staged_columns(k->dv), ROWS, cfg->consumers);
     const int releases = cfg->old ? WARPGROUP / 32 : 1; // of a consumer: release()
-    k->q = make_pipeline("Q barriers", cfg->consumers, 1, releases);
+    k->q = make_pipeline("Q barriers", cfg->consumers * cfg->queries, 1, cfg->queries == 1 ? releases : 1);
     k->ring = make_pipeline("ring", cfg->slots, 1, cfg->consumers * releases);
     if (cfg->draw)
         k->scheduler = make_dynamic_scheduler("tiles", k->p.counter, k->p.tiles, grid_x(), 1, FETCHES);
@@ -132,13 +156,11 @@ static void initialise(const sm90_kernel *k)
 typedef struct consumer_role {
     val index, first_thread;
     tiled_mma qk, pv;
-    score_operands keys;
     tensor tCrV;        // (1,MMA_K,SLOTS)
     tensor products;    // (MMA,1,1), of the same registers as scores unless these are apart
     tensor scores, out; // (MMA,1,1)
     val slot, next;     // of the keys of products, and of the scores
     tensor weights;     // (PAIRS,1,MMA_K)
-    tensor sO;          // (ROWS,CHUNK,BUFFERS)
     online_rows rows;
     val exact;    // not 0: a block is scored, and its maxima found, before there are weights; u32
     val lowered;  // with old maxima: not 0 where the rows' factors are not 1; u32
@@ -147,7 +169,12 @@ typedef struct consumer_role {
     val tiles;           // that it takes part in: others than the first consumer in whole ones
     custom_score custom; // in the tile's head
     pipeline_state at, q;
+    walk *walk;
+    val own;    // the stage of the tile's queries
+    val stored; // with two tiles of queries: the stage through which the last O left, or NOTHING; u32
 } consumer_role;
+
+enum { NOTHING = 255 };
 
 /* Its queries of a tile. */
 static tile_rows rows_of(const sm90_kernel *k, const consumer_role *c, const tile *t)
@@ -164,7 +191,6 @@ static consumer_role describe_consumer(const sm90_kernel *k)
                         .pv = attention_warpgroup_mma(dtype, k->dv.used, "RS") };
     c.index = sub(warpgroup(), imm(1));
     c.first_thread = eq(warpgroup_thread(), imm(0));
-    c.keys = attention_score_operands_of(&c.qk, k->d, k->sQ, c.index, k->sK);
     c.tCrV = descriptors_B(&c.pv, attention_transposed_chunks(k->sV, k->dv));
     c.scores = fragment_C(&c.qk, ROWS, bn);
     c.products = cfg->apart ? fragment_C(&c.qk, ROWS, bn) : c.scores;
@@ -172,7 +198,6 @@ static consumer_role describe_consumer(const sm90_kernel *k)
     c.next = variable(U32, imm(0));
     c.out = fragment_C(&c.pv, ROWS, k->dv.used);
     c.weights = fragment_A_words(&c.pv, ROWS, bn);
-    c.sO = slice(k->sO, _, _, _, c.index);
     c.rows = attention_online_rows_begin(attention_online_row_count(c.scores), k->p.exponent);
     c.rows.slack = is_lazy(cfg) ? SLACK : 0;
     if (cfg->old || k->form->softcap)
@@ -187,7 +212,9 @@ static consumer_role describe_consumer(const sm90_kernel *k)
     c.rows.probe = cfg->probe;
     c.tiles = cfg->parts ? select(eq(c.index, imm(0)), k->tiles, k->whole) : k->tiles;
     c.at = consumer_state(&k->ring);
-    c.q = (pipeline_state){ c.index, variable(U32, imm(0)), cfg->consumers };
+    c.q = (pipeline_state){ cfg->queries == 1 ? c.index : variable(U32, c.index), variable(U32, imm(0)), k->q.stages };
+    c.own = variable(U32, c.index);
+    c.stored = variable(U32, imm(cfg->queries == 1 ? 0 : NOTHING));
     return c;
 }
 
@@ -213,6 +240,25 @@ static void release(const sm90_kernel *k, const consumer_role *c, const pipeline
         pipeline_release(of, slot);
 }
 
+/* The queries of a tile are read; of two their place is free when O has left through it. */
+static void release_queries(const sm90_kernel *k, consumer_role *c)
+{
+    if (k->cfg->queries == 1)
+        release(k, c, &k->q, c->index);
+}
+
+/* The place through which the last O left. */
+static void release_stored(const sm90_kernel *k, consumer_role *c)
+{
+    if (k->cfg->queries == 1)
+        return;
+    IF(logical_and(c->first_thread, ne(c->stored, imm(NOTHING)))) {
+        tma_store_wait_read(0);
+        pipeline_release(&k->q, c->stored);
+    }
+    assign(c->stored, imm(NOTHING));
+}
+
 /*
  * The next slot of the ring. NOTE: by a shuffle, so that ptxas sees it is uniform and keeps descriptors in uniform
  * registers.
@@ -222,6 +268,14 @@ static val take_slot(consumer_role *c)
     val slot = shuffle(c->at.stage, imm(0));
     pipeline_advance(&c->at);
     return slot;
+}
+
+/* Products of its queries and the keys in a slot; asynchronous. */
+static void issue_scores(const sm90_kernel *k, consumer_role *c, val slot)
+{
+    const val stage = k->cfg->queries == 1 ? c->index : shuffle(c->q.stage, imm(0));
+    const score_operands of = attention_score_operands_of(&c->qk, k->d, k->sQ, stage, k->sK);
+    attention_issue_scores(&c->qk, &of, slot, c->products);
 }
 
 /* out += weights * V; asynchronous. */
@@ -307,7 +361,7 @@ static void score_again(const sm90_kernel *k, consumer_role *c, val slot)
     fill(c->scores, immf(0));
     for (int i = 0; i < k->d.chunks; i++) {
         const int left = k->d.used - i * k->d.chunk, width = left < k->d.chunk ? left : k->d.chunk;
-        tensor sQ = slice(k->sQ, _, _, i, c->index), sK = slice(k->sK, _, _, i, slot); // (ROWS,CHUNK), (BN,CHUNK)
+        tensor sQ = slice(k->sQ, _, _, i, c->own), sK = slice(k->sK, _, _, i, slot); // (ROWS,CHUNK), (BN,CHUNK)
         LOOP(l, imm(width)) {
             val q[ONLINE_ROWS_MAX];
             for (int r = 0; r < c->rows.count; r++)
@@ -344,7 +398,10 @@ static void add_sums(const sm90_kernel *k, consumer_role *c, const tile *t, cons
     assign(c->lowered, imm(0));
     IF(logical_not(fits)) {
         assign(c->lowered, imm(1));
-        IF(attention_online_rows_lower(&c->rows, c->scores, raw, sum)) {
+        const val lost = attention_online_rows_lower(&c->rows, c->scores, raw, sum);
+        if (k->cfg->probe & 32)
+            accumulators_to_A(c->scores, k->form->dtype, c->weights);
+        IF(lost) {
             assign(c->exact, imm(1));
             score_again(k, c, slot);
             make_scores(k, c, t, w);
@@ -368,6 +425,8 @@ static void weigh_by_old(const sm90_kernel *k, consumer_role *c, const tile *t, 
         if (raw.score)
             attention_custom_share_end();
     }
+    if (k->cfg->probe & 32)
+        accumulators_to_A(c->scores, k->form->dtype, c->weights);
     add_sums(k, c, t, w, slot, &raw, fits, sum);
 }
 
@@ -388,6 +447,8 @@ static void soften(const sm90_kernel *k, consumer_role *c, const tile *t, const 
         attention_online_softmax(&c->rows, c->scores, NULL);
         if (k->cfg->old)
             assign(c->lowered, imm(1));
+        if (k->cfg->probe & 32)
+            accumulators_to_A(c->scores, k->form->dtype, c->weights);
     }
 }
 
@@ -397,14 +458,25 @@ static void soften(const sm90_kernel *k, consumer_role *c, const tile *t, const 
  */
 static void issue_ahead(const sm90_kernel *k, consumer_role *c, const key_walk *w)
 {
-    const val more = logical_not(attention_key_walk_is_last(w));
+    val more = logical_not(attention_key_walk_is_last(w));
+    if (attention_sm90_streams(k->cfg)) {
+        IF(attention_key_walk_is_last(w)) {
+            release_stored(k, c);
+            attention_sm90_next_tile(k, c->walk, false);
+            IF(lt(c->walk->number, k->tiles)) {
+                attention_sm90_next_queries(k, &c->q);
+                pipeline_wait_full(&k->q, &c->q);
+            }
+        }
+        more = lt(c->walk->number, k->tiles);
+    }
     IF(more)
         pipeline_wait_full(&k->ring, &c->at);
     assign(c->next, shuffle(select(more, c->at.stage, c->slot), imm(0)));
     IF(more)
         pipeline_advance(&c->at);
     mma_fence();
-    attention_issue_scores(&c->qk, &c->keys, shuffle(c->next, imm(0)), c->products);
+    issue_scores(k, c, shuffle(c->next, imm(0)));
 }
 
 /* Products leave their registers: as exponents by old maxima, or as scores. */
@@ -435,11 +507,14 @@ static void step_apart(const sm90_kernel *k, consumer_role *c, const tile *t, co
 {
     take_products(k, c, t, w);
     begin_turn(k, c);
-    issue_ahead(k, c, w);
+    if (!(k->cfg->probe & 16))
+        issue_ahead(k, c, w);
     pipeline_wait_full(&k->ring, &c->at);
     const val values = take_slot(c);
     mma_fence();
     issue_product(c, values);
+    if (k->cfg->probe & 16)
+        issue_ahead(k, c, w);
     end_turn(k, c);
     soften(k, c, t, w, c->slot);
     look_ahead(k, c, t, sub(w->block, imm(1)));
@@ -461,7 +536,7 @@ static void step(const sm90_kernel *k, consumer_role *c, const tile *t, const ke
     val keys = take_slot(c);
     begin_turn(k, c);
     mma_fence();
-    attention_issue_scores(&c->qk, &c->keys, keys, c->scores);
+    issue_scores(k, c, keys);
     pipeline_wait_full(&k->ring, &c->at);
     val values = take_slot(c);
     mma_fence();
@@ -469,16 +544,21 @@ static void step(const sm90_kernel *k, consumer_role *c, const tile *t, const ke
     end_turn(k, c);
     if (may_be_exact(k, c))
         look_ahead(k, c, t, w->block);
-    mma_wait(1);
+    mma_wait(k->cfg->probe & 32 ? 0 : 1);
     if (!k->cfg->old)
         release(k, c, &k->ring, keys);
+    if (k->cfg->probe & 32)
+        release(k, c, &k->ring, values);
     shape_scores(k, c, t, w);
     soften(k, c, t, w, keys);
     if (k->cfg->old)
         release(k, c, &k->ring, keys);
-    mma_wait(0);
-    release(k, c, &k->ring, values);
-    accumulators_to_A(c->scores, k->form->dtype, c->weights);
+    if (!(k->cfg->probe & 32)) {
+        mma_wait(0);
+        release(k, c, &k->ring, values);
+    }
+    if (!(k->cfg->probe & 32) || !may_be_exact(k, c))
+        accumulators_to_A(c->scores, k->form->dtype, c->weights);
     if (k->cfg->old)
         IF(ne(c->lowered, imm(0)))
             attention_scale_rows(c->out, c->rows.factor);
@@ -502,7 +582,7 @@ static void attend(const sm90_kernel *k, consumer_role *c, const tile *t, val ke
         release(k, c, &k->ring, keys);
     key_walk w = attention_key_walk_begin(&c->custom, &k->grid, t, true);
     if (k->cfg->single)
-        release(k, c, &k->q, c->index);
+        release_queries(k, c);
     fill(c->out, immf(0));
     attention_online_rows_reset(&c->rows);
     const tile_rows rows = rows_of(k, c, t);
@@ -514,6 +594,7 @@ static void attend(const sm90_kernel *k, consumer_role *c, const tile *t, val ke
     make_scores(k, c, t, &w);
     attention_mask_block(&rows, w.block, c->scores); // a tile's last block of keys may reach past the last key
     attention_online_softmax(&c->rows, c->scores, NULL);
+    release_stored(k, c);
     accumulators_to_A(c->scores, k->form->dtype, c->weights);
     if (k->cfg->apart) {
         look_ahead(k, c, t, sub(w.block, imm(1)));
@@ -532,21 +613,21 @@ static void attend(const sm90_kernel *k, consumer_role *c, const tile *t, val ke
             else
                 step(k, c, t, &w);
         }
-        release(k, c, &k->q, c->index);
+        release_queries(k, c);
     }
     if (k->cfg->apart)
         pipeline_wait_full(&k->ring, &c->at);
-    assign(c->q.parity, bit_xor(c->q.parity, imm(1)));
+    assign(c->stored, c->own);
 }
 
 /* Stores O through the staging buffers by TMA, a chunk at a time. */
 static void store(const sm90_kernel *k, consumer_role *c, const tile *t)
 {
-    int subtile = k->dv.subtile, buffers = staged_columns(k->dv).chunks;
+    int subtile = k->dv.subtile, buffers = k->cfg->queries == 1 ? staged_columns(k->dv).chunks : k->dv.chunks;
     tiled_mma mma = attention_warpgroup_mma(k->form->dtype, subtile, "SS");
     staged_store staged = { add(c->index, imm(BARRIER_CONSUMER)), WARPGROUP, c->first_thread };
     for (int i = 0; i < k->dv.chunks; i++) {
-        tensor sO = slice(c->sO, _, _, i % buffers); // (ROWS,CHUNK)
+        tensor sO = slice(k->sO, _, _, i % buffers, k->cfg->queries == 1 ? c->index : c->stored); // (ROWS,CHUNK)
         staging_wait(&staged, i == 0 && k->dv.chunks % buffers ? 0 : buffers - 1);
         for (int j = 0; j < k->dv.chunk && i * k->dv.chunk + j < k->dv.used; j += subtile) {
             tensor acc = slice(accumulator_columns(c->out, i * k->dv.chunk + j, subtile), _, 0, _);
@@ -569,6 +650,8 @@ static void finish(const sm90_kernel *k, consumer_role *c, const tile *t)
         tile_rows rows = rows_of(k, c, t);
         attention_store_logarithms(&rows, &c->rows, t->head);
     }
+    if (k->cfg->queries == 2)
+        mma_wait(0); // the next scores, as there may be none: then they are of the queries in whose place O goes
     store(k, c, t);
 }
 
@@ -582,9 +665,28 @@ static void consume_tiles(const sm90_kernel *k, consumer_role *c, walk *w)
     pipeline_wait_full(&k->ring, &c->at);
     val keys = variable(U32, take_slot(c));
     mma_fence();
-    attention_issue_scores(&c->qk, &c->keys, keys, c->products);
+    issue_scores(k, c, keys);
+    if (attention_sm90_streams(k->cfg)) {
+        c->walk = w;
+        FOREVER {
+            const tile t = attention_sm90_tile_of(k, w->number);
+            assign(c->own, c->q.stage);
+            attend(k, c, &t, keys);
+            val values = take_slot(c);
+            mma_fence();
+            issue_product(c, values);
+            assign(keys, c->slot);
+            mma_wait(0);
+            release(k, c, &k->ring, values);
+            finish(k, c, &t);
+            BREAK_IF(ge(w->number, k->tiles));
+        }
+        release_stored(k, c);
+        return;
+    }
     FOREVER {
         const tile t = attention_sm90_tile_of(k, w->number);
+        assign(c->own, c->q.stage);
         attend(k, c, &t, keys);
         val values = take_slot(c);
         mma_fence();
@@ -592,6 +694,7 @@ static void consume_tiles(const sm90_kernel *k, consumer_role *c, walk *w)
         attention_sm90_next_tile(k, w, false);
         val is_next = lt(w->number, k->tiles), more = k->cfg->parts ? lt(w->number, c->tiles) : is_next;
         IF(is_next) {
+            attention_sm90_next_queries(k, &c->q);
             pipeline_wait_full(&k->q, &c->q);
             pipeline_wait_full(&k->ring, &c->at);
         }
@@ -602,13 +705,14 @@ static void consume_tiles(const sm90_kernel *k, consumer_role *c, walk *w)
         } else
             pipeline_advance(&c->at);
         mma_fence();
-        attention_issue_scores(&c->qk, &c->keys, keys, c->products);
+        issue_scores(k, c, keys);
         mma_wait(1);
         release(k, c, &k->ring, values);
         finish(k, c, &t);
         BREAK_IF(logical_not(more));
     }
     mma_wait(0);
+    release_stored(k, c);
 }
 
 static void pass_slots(const sm90_kernel *k, consumer_role *c)
@@ -626,8 +730,10 @@ static void let_pass(const sm90_kernel *k, consumer_role *c, walk *w)
         BREAK_IF(ge(w->number, k->tiles));
         const tile t = attention_sm90_tile_of(k, w->number);
         pipeline_wait_full(&k->q, &c->q);
-        release(k, c, &k->q, c->index);
-        assign(c->q.parity, bit_xor(c->q.parity, imm(1)));
+        assign(c->stored, c->q.stage);
+        release_queries(k, c);
+        release_stored(k, c);
+        attention_sm90_next_queries(k, &c->q);
         pass_slots(k, c);
         LOOP_FROM(block, add(t.first, imm(1)), t.end, imm(1)) {
             begin_turn(k, c);

@@ -19,7 +19,7 @@ typedef struct sm90_kernel {
     tensor sQ;     // (ROWS,CHUNK,CHUNKS,CONSUMERS)
     tensor sK, sV; // (BN,CHUNK,CHUNKS,SLOTS), in the same memory
     tensor sO;     // (ROWS,CHUNK,BUFFERS,CONSUMERS)
-    pipeline q;    // a stage for each consumer
+    pipeline q;    // a stage for each consumer, or two
     pipeline ring;
     dynamic_scheduler scheduler;
     tile_grid grid;
@@ -37,6 +37,15 @@ typedef struct walk {
 /* At its beginning; sets the number of the first or next tile. The producer fetches, the others follow. */
 walk attention_sm90_walk(void);
 void attention_sm90_next_tile(const sm90_kernel *k, walk *w, bool fetches);
+
+/* Do scores go on from one tile to the next, a block ahead of their softmax? */
+static inline bool attention_sm90_streams(const attention_sm90_config *c)
+{
+    return c->probe & 8;
+}
+
+/* On to the queries of the next tile: `stage` is of consumer 0, or of one. */
+void attention_sm90_next_queries(const sm90_kernel *k, pipeline_state *of);
 
 /* What warpgroup 0 does. */
 void attention_sm90_produce(const sm90_kernel *k);
