@@ -211,10 +211,6 @@ static reference_slice reference_of(const slicing *cut, const operand_images *im
     return out;
 }
 
-/*
- * Was every element of an output written? A float of 0xff bytes is a NaN that hardly any arithmetic makes (negating a
- * NaN does). For integers, and for 8-bit floats that are only moved, 0xff bytes may be a result.
- */
 /* Elements of so many bytes at `at` that are all 0xff. */
 #define COUNT_POISON(type)                                                     \
     static int64_t count_poison_##type(const unsigned char *at, int64_t count) \
@@ -231,6 +227,10 @@ COUNT_POISON(uint16_t)
 COUNT_POISON(uint32_t)
 COUNT_POISON(uint64_t)
 
+/*
+ * Was every element of an output written? A float of 0xff bytes is a NaN that hardly any arithmetic makes (negating a
+ * NaN does). For integers, and for 8-bit floats that are only moved, 0xff bytes may be a result.
+ */
 static bool is_written(const operand_image *o, check_result *result)
 {
     size_t element = ckl_dtype_bytes(o->info.dtype);

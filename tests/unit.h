@@ -67,6 +67,13 @@ static inline int run_enlisted(CMFixtureFunction begin, CMFixtureFunction end)
             fail_msg("'%s' does not say '%s'", ckl_error(), words); \
     } while (0)
 
+/* The same, and its sentence is this one. */
+#define assert_fails_with(call, status, sentence)   \
+    do {                                            \
+        assert_int_equal(call, status);             \
+        assert_string_equal(ckl_error(), sentence); \
+    } while (0)
+
 #define RUN_TESTS(begin, end)            \
     int main(void)                       \
     {                                    \

@@ -38,10 +38,8 @@ static ckl_status refuse(const char *name)
 
 TEST(status)
 {
-    assert_int_equal(refuse("gemm"), CKL_INVALID);
-    assert_string_equal(ckl_error(), "gemm: k=3");
-    assert_int_equal(status_fail(CKL_DEVICE_FAULT, "outer: %s", ckl_error()), CKL_DEVICE_FAULT);
-    assert_string_equal(ckl_error(), "outer: gemm: k=3");
+    assert_fails_with(refuse("gemm"), CKL_INVALID, "gemm: k=3");
+    assert_fails_with(status_fail(CKL_DEVICE_FAULT, "outer: %s", ckl_error()), CKL_DEVICE_FAULT, "outer: gemm: k=3");
     assert_string_equal(ckl_status_name(CKL_NO_MEMORY), "no memory");
     assert_string_equal(ckl_status_name(CKL_INTERNAL), "internal");
     assert_string_equal(ckl_status_name((ckl_status)(CKL_INTERNAL + 1)), "unknown");
@@ -221,8 +219,7 @@ static void expect_refused(const char *name, const char *value, const char *sent
     sample s;
     fields_default(table, &s);
     sample before = s;
-    assert_int_equal(fields_set(table, "gemm", name, value, &s), CKL_INVALID);
-    assert_string_equal(ckl_error(), sentence);
+    assert_fails_with(fields_set(table, "gemm", name, value, &s), CKL_INVALID, sentence);
     assert_true(s.m == before.m && s.stages == before.stages && s.layout == before.layout && s.a == before.a);
 }
 
@@ -277,8 +274,8 @@ TEST(problem_of_many_keys)
     assert_int_equal(line.count, MOST);
     assert_string_equal(line.pairs[MOST - 1].value, "63");
     text_printf(&words, " more=1");
-    assert_int_equal(problem_split(&memory, text_data(&words), &line), CKL_INVALID);
-    assert_string_equal(ckl_error(), "gemm: more than 64 keys in one line");
+    assert_fails_with(problem_split(&memory, text_data(&words), &line), CKL_INVALID,
+                      "gemm: more than 64 keys in one line");
     text_free(&words);
     arena_clear(&memory);
 }
@@ -330,8 +327,7 @@ TEST(problem_refuses)
     arena memory = { 0 };
     for (int i = 0; i < COUNT_OF(wrong); i++) {
         problem_line line;
-        assert_int_equal(problem_split(&memory, wrong[i][0], &line), CKL_INVALID);
-        assert_string_equal(ckl_error(), wrong[i][1]);
+        assert_fails_with(problem_split(&memory, wrong[i][0], &line), CKL_INVALID, wrong[i][1]);
     }
     arena_clear(&memory);
 }

@@ -62,21 +62,33 @@ static bool diverges(const predicate *p, int lanes)
     return false;
 }
 
-static bool is_refused(const predicate *p, bool whole_warpgroups)
+static void begin(void)
 {
-    ir_kernel *kernel = NULL;
     ir_describe_begin("diverging", IR_SM90A);
     ir_current()->threads = THREADS;
-    val x = ir_sreg(p->number), bound = ir_int(IR_U32, p->bound);
-    if (p->op != IR_MOV)
-        x = ir_binary(p->op, x, ir_int(IR_U32, p->operand));
-    ir_if(p->bound_first ? ir_compare(p->how, bound, x) : ir_compare(p->how, x, bound));
-    ir_plain(whole_warpgroups ? IR_WGMMA_FENCE : IR_WARP_SYNC, 0, 0);
+}
+
+/* Ends the kernel with an instruction that whole warps or warpgroups must reach, in an IF. Is it refused? */
+static bool is_refused_where(val holds_here, ir_op op)
+{
+    ir_kernel *kernel = NULL;
+    ir_if(holds_here);
+    ir_plain(op, 0, 0);
     ir_end_if();
     assert_ok(ir_describe_end(&kernel));
     ckl_status status = ir_verify(kernel);
     ir_kernel_free(kernel);
     return status != CKL_OK;
+}
+
+static bool is_refused(const predicate *p, bool whole_warpgroups)
+{
+    begin();
+    val x = ir_sreg(p->number), bound = ir_int(IR_U32, p->bound);
+    if (p->op != IR_MOV)
+        x = ir_binary(p->op, x, ir_int(IR_U32, p->operand));
+    return is_refused_where(p->bound_first ? ir_compare(p->how, bound, x) : ir_compare(p->how, x, bound),
+                            whole_warpgroups ? IR_WGMMA_FENCE : IR_WARP_SYNC);
 }
 
 /* What is refused diverges; where the number is one that the verifier follows, what diverges is refused. */
@@ -149,21 +161,13 @@ TEST(moved)
 /* A variable gets the number of its thread twice, the second time only where that number divided by `by` is 1. */
 static bool variable_is_refused(int by)
 {
-    ir_kernel *kernel = NULL;
-    ir_describe_begin("assigned", IR_SM90A);
-    ir_current()->threads = THREADS;
+    begin();
     val x = ir_sreg(IR_TID_X), variable = ir_reg(IR_U32);
     ir_assign(variable, x);
     ir_if(ir_compare(IR_EQ, ir_binary(IR_DIV, x, ir_int(IR_U32, by)), ir_int(IR_U32, 1)));
     ir_assign(variable, x);
     ir_end_if();
-    ir_if(ir_compare(IR_LT, variable, ir_int(IR_U32, WARP_LANES / 2)));
-    ir_plain(IR_WARP_SYNC, 0, 0);
-    ir_end_if();
-    assert_ok(ir_describe_end(&kernel));
-    ckl_status status = ir_verify(kernel);
-    ir_kernel_free(kernel);
-    return status != CKL_OK;
+    return is_refused_where(ir_compare(IR_LT, variable, ir_int(IR_U32, WARP_LANES / 2)), IR_WARP_SYNC);
 }
 
 /* It keeps its meaning where whole warpgroups assign it, or none; else the verifier leaves it alone. */
@@ -180,9 +184,7 @@ enum { CHAIN = 24 };
 /* A loop moves a value from variable to variable, one each time around; the first is that of an IF around a barrier. */
 static bool chain_is_refused(bool of_threads)
 {
-    ir_kernel *kernel = NULL;
-    ir_describe_begin("chain", IR_SM90A);
-    ir_current()->threads = THREADS;
+    begin();
     val address = ir_scalar_param(IR_U64, "address"), x[CHAIN], last = ir_sreg(IR_LANE);
     for (int i = 0; i < CHAIN; i++) {
         x[i] = ir_reg(IR_U32);
@@ -198,13 +200,7 @@ static bool chain_is_refused(bool of_threads)
     ir_assign(x[CHAIN - 1], last);
     ir_break(ir_compare(IR_EQ, ir_sreg(IR_CTA_X), ir_int(IR_U32, 0)));
     ir_end_loop();
-    ir_if(ir_compare(IR_LT, x[0], ir_int(IR_U32, 5)));
-    ir_plain(IR_WARP_SYNC, 0, 0);
-    ir_end_if();
-    assert_ok(ir_describe_end(&kernel));
-    const ckl_status status = ir_verify(kernel);
-    ir_kernel_free(kernel);
-    return status != CKL_OK;
+    return is_refused_where(ir_compare(IR_LT, x[0], ir_int(IR_U32, 5)), IR_WARP_SYNC);
 }
 
 /* However long it takes until what is known of one variable has come to another. */

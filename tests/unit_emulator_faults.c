@@ -418,8 +418,7 @@ TEST(written_later)
         assert_int_equal(bench_run(&b, &c, true), CKL_DEVICE_FAULT);
         check_report(&c, "rounds");
         snprintf(line, sizeof line, "/%s:%d: ", BLAMED_FILE, written_at);
-        if (!strstr(ckl_error(), line))
-            fail_msg("%s is not in: %s", line, ckl_error());
+        assert_non_null(strstr(ckl_error(), line));
         b.gpu->ops->close(b.gpu);
     }
 }

@@ -380,14 +380,21 @@ static const global_case cases[] = {
     { { lock, 32, 1, { "deadlock", "memory+8256 to change", "1 of 2 CTAs have ended" } }, 2, 0 },
 };
 
+/* Nothing is planted, and nothing found. */
+static bench runs(const char *settings, const global_case *c)
+{
+    bench b = bench_open(settings);
+    if (bench_run_grid(&b, &c->fault, false, c->grid) != CKL_OK)
+        fail_msg("[%s] %s", settings, ckl_error());
+    return b;
+}
+
 TEST(turnstile)
 {
     static const global_case c = { { turnstile, 32, 1, { NULL } }, 40, 0 };
     for (int i = 0; i < COUNT_OF(all_settings); i++) {
-        bench b = bench_open(all_settings[i]);
+        bench b = runs(all_settings[i], &c);
         uint32_t sum = 0;
-        if (bench_run_grid(&b, &c.fault, false, c.grid) != CKL_OK)
-            fail_msg("[%s] %s", all_settings[i], ckl_error());
         assert_ok(b.gpu->ops->copy_out(b.gpu, &sum, b.memory, sizeof sum, NULL));
         assert_int_equal(sum, 40 * 39 / 2);
         b.gpu->ops->close(b.gpu);
@@ -441,10 +448,8 @@ TEST(words_and_bytes)
         test_global(&(void *){ (void *)(uintptr_t)&c });
         bench b = bench_open("");
         char line[64];
-        assert_int_equal(bench_run_grid(&b, &c.fault, true, c.grid), CKL_DEVICE_FAULT);
         snprintf(line, sizeof line, "/%s:%d;", BLAMED_FILE, first_at);
-        if (!strstr(ckl_error(), line))
-            fail_msg("%s is not in: %s", line, ckl_error());
+        assert_fails(bench_run_grid(&b, &c.fault, true, c.grid), CKL_DEVICE_FAULT, line);
         b.gpu->ops->close(b.gpu);
     }
 }
@@ -471,11 +476,9 @@ TEST(one_resident)
     static const global_case forwards = { { turnstile, 32, 1, { NULL } }, 40, 0 };
     static const global_case gathered = { { gather_by_order, 32, 1, { NULL } }, CTAS, 0 };
     for (int i = 0; i < COUNT_OF(settings); i++) {
-        bench b = bench_open(settings[i]);
+        bench b = runs(settings[i], &forwards);
         const bool alone = strstr(settings[i], "resident=1") != NULL;
-        if (bench_run_grid(&b, &forwards.fault, false, forwards.grid) != CKL_OK ||
-            bench_run_grid(&b, &gathered.fault, false, CTAS) != CKL_OK)
-            fail_msg("[%s] %s", settings[i], ckl_error());
+        assert_ok(bench_run_grid(&b, &gathered.fault, false, CTAS));
         b.gpu->ops->close(b.gpu);
         b = bench_open(settings[i]);
         assert_int_equal(bench_run_grid(&b, &backwards.fault, false, 2), alone ? CKL_DEVICE_FAULT : CKL_OK);
@@ -498,10 +501,9 @@ TEST(residents_of_a_deadlock)
 {
     static const global_case c = { { wait_for_nobody, 32, 2, { NULL } }, 10, 0 };
     bench b = bench_open("resident=2");
-    assert_int_equal(bench_run_grid(&b, &c.fault, false, c.grid), CKL_DEVICE_FAULT);
-    if (!strstr(ckl_error(), "; 2 of 10 CTAs have ended, 2 more wait like this one, and 4 have not started: the device "
-                             "holds 4 at once"))
-        fail_msg("%s", ckl_error());
+    assert_fails(
+        bench_run_grid(&b, &c.fault, false, c.grid), CKL_DEVICE_FAULT,
+        "; 2 of 10 CTAs have ended, 2 more wait like this one, and 4 have not started: the device holds 4 at once");
     device_counter counters[COUNTER_COUNT];
     b.gpu->ops->counters(b.gpu, counters, COUNTER_COUNT);
     assert_int_equal(counters[COUNT_CTAS].value, 6);
@@ -530,10 +532,9 @@ TEST(several_faults)
     static const global_case c = { { endless_and_faulty, 32, 1, { NULL } }, 3, 0 };
     for (int plant = 0; plant < 2; plant++) {
         bench b = bench_open("budget=100000");
-        assert_int_equal(bench_run_grid(&b, &c.fault, plant, c.grid), CKL_DEVICE_FAULT);
-        if (!strstr(ckl_error(), plant ? "read of uninitialised" : "endless loop") ||
-            !strstr(ckl_error(), plant ? "CTA (2,0,0)" : "CTA (0,0,0)"))
-            fail_msg("%s", ckl_error());
+        assert_fails(bench_run_grid(&b, &c.fault, plant, c.grid), CKL_DEVICE_FAULT,
+                     plant ? "read of uninitialised" : "endless loop");
+        assert_non_null(strstr(ckl_error(), plant ? "CTA (2,0,0)" : "CTA (0,0,0)"));
         b.gpu->ops->close(b.gpu);
     }
 }
@@ -542,9 +543,7 @@ TEST(barriers_after_a_poll)
 {
     static const global_case c = { { barriers_after_a_poll, 64, 1, { NULL } }, 1, 0 };
     for (int i = 0; i < COUNT_OF(all_settings); i++) {
-        bench b = bench_open(all_settings[i]);
-        if (bench_run_grid(&b, &c.fault, false, c.grid) != CKL_OK)
-            fail_msg("[%s] %s", all_settings[i], ckl_error());
+        bench b = runs(all_settings[i], &c);
         b.gpu->ops->close(b.gpu);
     }
 }

@@ -483,9 +483,8 @@ TEST(late_bytes)
 {
     static const fault_case c = { waits_for_the_next_phase, 32, 1, { NULL } };
     bench b = bench_open("completion=lazy");
-    assert_int_equal(bench_run(&b, &c, true), CKL_DEVICE_FAULT);
-    if (!strstr(ckl_error(), "8192 bytes arrive at the mbarrier bar after phase 0 has completed"))
-        fail_msg("%s", ckl_error());
+    assert_fails(bench_run(&b, &c, true), CKL_DEVICE_FAULT,
+                 "8192 bytes arrive at the mbarrier bar after phase 0 has completed");
     b.gpu->ops->close(b.gpu);
 }
 

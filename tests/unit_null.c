@@ -14,11 +14,10 @@
 
 static ckl_plan *plan; // of add
 
-#define REFUSED(call, words)                     \
-    do {                                         \
-        status_clear();                          \
-        assert_int_equal(call, CKL_INVALID);     \
-        assert_string_equal(ckl_error(), words); \
+#define REFUSED(call, words)                         \
+    do {                                             \
+        status_clear();                              \
+        assert_fails_with(call, CKL_INVALID, words); \
     } while (0)
 
 /* Of functions without a status. */

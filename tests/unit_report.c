@@ -466,9 +466,7 @@ TEST(bad_files)
         unlink(path_of(files[i].name));
         if (files[i].words)
             write_text(files[i].name, files[i].words);
-        assert_int_equal(run(path_of("gemm.json"), path_of(files[i].name), out), EXIT_USAGE);
-        if (!strstr(ckl_error(), files[i].why))
-            fail_msg("%s, expected %s", ckl_error(), files[i].why);
+        assert_fails(run(path_of("gemm.json"), path_of(files[i].name), out), EXIT_USAGE, files[i].why);
         assert_int_not_equal(access(path_of("page.html"), F_OK), 0);
     }
     mkdir(path_of("empty"), 0700);
