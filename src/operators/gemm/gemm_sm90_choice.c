@@ -246,7 +246,7 @@ typedef struct even_tile {
     int least, step;  // columns
 } even_tile;
 
-static const even_tile even_tiles[] = { { { 256, 192, 2, 0, 1, 1, 1, 0 }, 1, 64, 16 },
+static const even_tile even_tiles[] = { { { 256, 192, 2, 0, 1, 1, 1, 0 }, 1, 64, 32 },
                                         { { 128, 128, 2, 0, 1, 1, 1, 1 }, 1, 80, 16 },
                                         { { 128, 240, 2, 0, 1, 1, 1, 0 }, 1, 96, 32 },
                                         { { 128, 208, 2, 1, 1, 1, 1, 0 }, 4, 136, 8 },
@@ -261,13 +261,14 @@ static int columns_of_even(const ckl_gemm_desc *d, const even_tile *t, const gem
 {
     enum { SQUARE = 128, STEPS_LEAST = 24 };
     const bool deep = gemm_k_tiles(d) >= STEPS_LEAST && gemm_rows_aligned(d, 'a', LINE_BYTES);
-    const int step = (int)max_i64(deep ? t->step : ATOM_COLUMNS, gemm_sm90_column_step(c)), most = t->tile.tile_n;
+    const int unit = gemm_sm90_column_step(c), step = (int)max_i64(deep ? t->step : ATOM_COLUMNS, unit);
+    const int most = t->tile.tile_n;
     const int64_t down = ceil_div(t->tile.swap ? d->n : d->m, t->tile.tile_m), across = t->tile.swap ? d->m : d->n;
     int best = 0;
     int64_t fewest = INT64_MAX; // columns of all turns
     if (!is_plain(d) || !(t->tile.pingpong || deep))
         return 0;
-    for (int columns = t->least; columns < most + step; columns += step) {
+    for (int columns = (int)round_up(t->least, unit); columns < most + step; columns += step) {
         const int64_t turns = ceil_div(down * ceil_div(across, min_i64(columns, most)), device->sm_count);
         if (turns <= t->turns && columns != SQUARE && turns * columns < fewest) {
             best = (int)min_i64(columns, most);
