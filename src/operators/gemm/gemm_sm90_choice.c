@@ -246,28 +246,31 @@ typedef struct even_tile {
     int least, step;  // columns
 } even_tile;
 
-static const even_tile even_tiles[] = { { { 256, 192, 2, 0, 1, 1, 1, 0 }, 1, 64, 16 },
-                                        { { 128, 128, 2, 0, 1, 1, 1, 1 }, 1, 80, 16 },
+static const even_tile even_tiles[] = { { { 256, 192, 2, 0, 1, 1, 1, 0 }, 1, 64, 32 },
+                                        { { 128, 96, 2, 0, 1, 1, 1, 1 }, 1, 80, 16 },
                                         { { 128, 240, 2, 0, 1, 1, 1, 0 }, 1, 96, 32 },
-                                        { { 128, 208, 2, 1, 1, 1, 1, 0 }, 4, 136, 8 },
+                                        { { 128, 192, 2, 1, 1, 1, 1, 0 }, 4, 136, 8 },
                                         { { 64, 256, 1, 0, 1, 1, 1, 0 }, 1, 224, 32 } };
 
 /*
  * Those that make the columns of all turns fewest, or 0: it has none. Of few widths, so that kernels are few. Not where
- * rows begin inside lines: 1904x1904x1904 takes 27.6 us in 192x192, 28.7 in pairs of 128x240.
+ * rows begin inside lines: 1904x1904x1904 takes 27.6 us in 192x192, 28.7 in pairs of 128x240; and with a bias not any:
+ * 5120x1280x2560 takes 57.4 us in three turns of 128x144, 52.1 in two of 128x224.
  */
 static int columns_of_even(const ckl_gemm_desc *d, const even_tile *t, const gemm_sm90_config *c,
                            const ckl_device_info *device)
 {
-    enum { SQUARE = 128, STEPS_LEAST = 24 };
+    enum { SQUARE = 128, STEPS_LEAST = 24, WITH_BIAS = 64 };
     const bool deep = gemm_k_tiles(d) >= STEPS_LEAST && gemm_rows_aligned(d, 'a', LINE_BYTES);
-    const int step = (int)max_i64(deep ? t->step : ATOM_COLUMNS, gemm_sm90_column_step(c)), most = t->tile.tile_n;
+    const int unit = t->tile.pingpong && d->bias ? WITH_BIAS : gemm_sm90_column_step(c);
+    const int step = (int)max_i64(deep ? t->step : ATOM_COLUMNS, unit);
+    const int most = t->tile.tile_n;
     const int64_t down = ceil_div(t->tile.swap ? d->n : d->m, t->tile.tile_m), across = t->tile.swap ? d->m : d->n;
     int best = 0;
     int64_t fewest = INT64_MAX; // columns of all turns
     if (!is_plain(d) || !(t->tile.pingpong || deep))
         return 0;
-    for (int columns = t->least; columns < most + step; columns += step) {
+    for (int columns = (int)round_up(t->least, unit); columns < most + step; columns += step) {
         const int64_t turns = ceil_div(down * ceil_div(across, min_i64(columns, most)), device->sm_count);
         if (turns <= t->turns && columns != SQUARE && turns * columns < fewest) {
             best = (int)min_i64(columns, most);

@@ -34,13 +34,12 @@ int gemm_sm90_accumulators_most(const gemm_sm90_config *c)
     const gemm_epilogue *e = &c->epilogue;
     const bool reads = gemm_reads_matrix(e), backward = gemm_is_backward(e->activation);
     const bool scales = e->scale_a == CKL_GEMM_SCALE_ROW || e->scale_b == CKL_GEMM_SCALE_ROW;
-    const int operands = e->c + backward + e->bias + scales;
-    const int others = (e->activation != CKL_ACTIVATION_IDENTITY) + (c->ragged != 0) + (c->groups != 0);
     if (c->consumers == 3)
         return 96;
-    if (operands > 1 || e->preactivation || e->amax || e->weighted || e->scatter || (reads && c->buffers == 1))
+    if (e->c + backward + e->bias + scales > 1 || (reads && c->buffers == 1) || e->preactivation || e->amax ||
+        e->weighted || e->scatter)
         return GEMM_EASY_ACCUMULATORS;
-    return operands + others <= 1 ? 208 : 192;
+    return 192;
 }
 
 /* Every row or column has its own scale, or every square, which a tile may cover in part. */

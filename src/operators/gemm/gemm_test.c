@@ -209,9 +209,6 @@ static const char *const cases[] = {
     "m=260 n=504 k=72 a=bf16 activation=dgelu impl=sm90 config='tile_m=128 tile_n=128 stages=3 consumers=2 pingpong=1 "
     "buffers=4 cluster_m=1 cluster_n=1' # X the same way",
     "m=260 n=592 k=136 a=bf16 d=f32 beta=0.5 impl=sm90 config='" IN_TURN "tile_n=192 buffers=4' # 192 sums a thread",
-    "m=260 n=424 k=136 impl=sm90 config='" IN_TURN "tile_n=208 buffers=2' # and 208",
-    "m=389 n=600 k=72 d=f32 beta=1 fill=hard impl=sm90 config='" IN_TURN "tile_n=208 buffers=2'",
-    "m=300 n=424 k=136 bias=1 impl=sm90 config='" IN_TURN "tile_n=200 buffers=2'",
     "m=300 n=77 k=136 impl=sm90 config='tile_m=256 tile_n=80 stages=3 buffers=2 consumers=2 pingpong=0 cluster_m=1 "
     "cluster_n=1'",
     "m=389 n=600 k=72 beta=1 activation=gelu impl=sm90 config='" IN_TURN "tile_n=176 buffers=2'",
