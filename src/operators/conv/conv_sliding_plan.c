@@ -206,6 +206,14 @@ static ckl_status launch_sliding(const ckl_plan *plan, const void *args, ckl_str
                        &params, stream);
 }
 
+/* Rows of x that a strip needs, on the average: at the edges some are outside. */
+static double rows_needed(const sliding_config *c, int64_t rows_x, int64_t rows_y)
+{
+    const double strips = (double)ceil_div(rows_y, c->high), again = sliding_span_h(c) - c->step_h;
+    const double all = (double)min_i64(c->high, rows_y) * c->step_h + again;
+    return fmin(all, ((double)rows_x + (strips - 1) * again) / strips);
+}
+
 /*
  * Instructions of a thread, of which a warp begins WARP a cycle and an SM no more than RATE (5x5: 99 channels of 56x56
  * in 26.4 us, 7 of 897x897 in 47.2; planes of 56x56 under 7x7 in 42.7; 5 of 8 images of 112x112 in 4.03), or its copies
@@ -221,14 +229,13 @@ static plan_cost cost_sliding(const void *desc, const ckl_device_info *device, c
     const sliding_config *c = config;
     const conv_tensor x = conv_tensor_of(d, conv_read(d)), y = conv_tensor_of(d, conv_written(d));
     const double tiles = (double)threads_of(d, c) / SLIDING_THREADS, warps = SLIDING_THREADS / 32;
-    const double smooth = c->form.activation > CKL_ACTIVATION_RELU ? 8 : 0;
+    const double smooth = c->form.activation > CKL_ACTIVATION_RELU ? 5 : 0;
     const double outputs = (double)c->cols * c->vec,
                  of_y = outputs * (sliding_taps(c) + 1 + smooth) + c->cols / c->run * STORE;
     const double of_x = ROW + sliding_units(c) * LOAD + sliding_span_w(c) * c->vec + (c->left + c->right) * OUTSIDE;
-    const double rows = (double)min_i64(c->high, y.shape[2]);
-    const double rows_x = rows * c->step_h + sliding_span_h(c);
-    const double instructions =
-        START + sliding_taps(c) * (c->vec + 4.0) + rows * of_y + rows_x * of_x + sliding_span_h(c) * of_y / 2;
+    const double rows = (double)min_i64(c->high, y.shape[2]), rows_x = rows_needed(c, x.shape[2], y.shape[2]);
+    const double instructions = START + sliding_taps(c) * (c->vec + 4.0) + rows * of_y + rows_x * of_x +
+                                fmax(0, rows_x / c->step_h - rows) * of_y / 2;
     // of few channels a warp stores pieces of sectors, which L2 puts together: 3 channels of 56 images of 681x681 take
     // 240, 160 and 138 us by 1, 2 and 4 columns, 315 by 8
     const double pixel = c->planes ? SECTOR : fmin(SECTOR, (double)c->channels * sliding_element(c)),
