@@ -49,7 +49,7 @@ static int64_t smem_bytes(const sliding_config *c)
 {
     const int64_t filters = c->planes ? 0 : (int64_t)sliding_vectors(c) * c->vec * sliding_taps(c) * sliding_element(c);
     return filters +
-           (c->async ? (int64_t)sliding_slots(c) * sliding_units(c) * SLIDING_THREADS * sliding_unit_bytes(c) : 0);
+           (c->async ? (int64_t)sliding_slots(c) * sliding_room(c) * SLIDING_THREADS * sliding_unit_bytes(c) : 0);
 }
 
 /* The forward problem, which the gradient of data is one of dy. */
@@ -85,6 +85,13 @@ static int64_t threads_of(const ckl_conv_desc *d, const sliding_config *c)
 static bool is_planes(const ckl_conv_desc *d)
 {
     return d->layout == CKL_IMAGE_NCHW || (d->k == 1 && d->c == 1);
+}
+
+/* May neighbours share copies of 16 bytes? They have the next channels of the same places. */
+static bool may_share(const sliding_config *c)
+{
+    const int share = 16 / sliding_unit_bytes(c);
+    return c->async && c->filters == 1 && share > 1 && c->channels / c->vec % share == 0;
 }
 
 /*
@@ -141,6 +148,7 @@ static bool candidate_sliding(const void *desc, const ckl_device_info *device, i
     derive(d, c);
     c->async = !c->planes && sliding_unit_bytes(c) >= COPY_MIN;
     c->ahead = c->async ? 3 : turn <= TURN_MAX || (c->cols == 1 && turn <= AHEAD_MAX) ? turn : 1;
+    c->shared = may_share(c);
     c->ctas = ctas_of(c);
     return true;
 }
@@ -167,6 +175,8 @@ static ckl_status admit_sliding(const void *desc, const ckl_device_info *device,
     if (c->async && (c->planes || sliding_unit_bytes(c) < COPY_MIN))
         FAIL(CKL_UNSUPPORTED, "conv sliding: async=1, but of planes, or by copies of %d bytes, not of 4, 8 or 16",
              sliding_unit_bytes(c));
+    if (c->shared && !may_share(c))
+        FAIL(CKL_UNSUPPORTED, "conv sliding: shared=1, but neighbours have not the next of whole 16 bytes");
     if (!c->async && sliding_window(c) * c->step_h % c->ahead)
         FAIL(CKL_UNSUPPORTED, "conv sliding: ahead=%d rows in registers do not divide the %d of a turn", c->ahead,
              sliding_window(c) * c->step_h);
@@ -196,7 +206,7 @@ static ckl_status launch_sliding(const ckl_plan *plan, const void *args, ckl_str
     const ckl_conv_desc plane = conv_depthwise_plane(plan->desc), *d = &plane, forward = conv_turned(d);
     const sliding_config *all = plan->config;
     const ckl_conv_args a = conv_turned_args(d, args);
-    const int64_t count = all->vec * all->run, in = count * (int64_t)ckl_dtype_bytes(d->dtype),
+    const int64_t count = all->vec * all->run, in = count * sliding_share(all) * (int64_t)ckl_dtype_bytes(d->dtype),
                   out = count * (int64_t)ckl_dtype_bytes(d->out);
     const bool aligned = PLAN_ALIGNED(in, a.x) && PLAN_ALIGNED(all->vec * (int64_t)ckl_dtype_bytes(d->dtype), a.w) &&
                          PLAN_ALIGNED(min_i64(16, out), a.y, a.residual);
@@ -204,6 +214,14 @@ static ckl_status launch_sliding(const ckl_plan *plan, const void *args, ckl_str
     const conv_params params = conv_params_of(&forward, &a);
     return plan_launch(plan, !aligned, (plan_grid){ .x = ceil_div(threads_of(d, &c), SLIDING_THREADS), .y = 1, .z = 1 },
                        &params, stream);
+}
+
+/* Rows of x that a strip needs, on the average: at the edges some are outside. */
+static double rows_needed(const sliding_config *c, int64_t rows_x, int64_t rows_y)
+{
+    const double strips = (double)ceil_div(rows_y, c->high), again = sliding_span_h(c) - c->step_h;
+    const double all = (double)min_i64(c->high, rows_y) * c->step_h + again;
+    return fmin(all, ((double)rows_x + (strips - 1) * again) / strips);
 }
 
 /*
@@ -221,14 +239,13 @@ static plan_cost cost_sliding(const void *desc, const ckl_device_info *device, c
     const sliding_config *c = config;
     const conv_tensor x = conv_tensor_of(d, conv_read(d)), y = conv_tensor_of(d, conv_written(d));
     const double tiles = (double)threads_of(d, c) / SLIDING_THREADS, warps = SLIDING_THREADS / 32;
-    const double smooth = c->form.activation > CKL_ACTIVATION_RELU ? 8 : 0;
+    const double smooth = c->form.activation > CKL_ACTIVATION_RELU ? 5 : 0;
     const double outputs = (double)c->cols * c->vec,
                  of_y = outputs * (sliding_taps(c) + 1 + smooth) + c->cols / c->run * STORE;
     const double of_x = ROW + sliding_units(c) * LOAD + sliding_span_w(c) * c->vec + (c->left + c->right) * OUTSIDE;
-    const double rows = (double)min_i64(c->high, y.shape[2]);
-    const double rows_x = rows * c->step_h + sliding_span_h(c);
-    const double instructions =
-        START + sliding_taps(c) * (c->vec + 4.0) + rows * of_y + rows_x * of_x + sliding_span_h(c) * of_y / 2;
+    const double rows = (double)min_i64(c->high, y.shape[2]), rows_x = rows_needed(c, x.shape[2], y.shape[2]);
+    const double instructions = START + sliding_taps(c) * (c->vec + 4.0) + rows * of_y + rows_x * of_x +
+                                fmax(0, rows_x / c->step_h - rows) * of_y / 2;
     // of few channels a warp stores pieces of sectors, which L2 puts together: 3 channels of 56 images of 681x681 take
     // 240, 160 and 138 us by 1, 2 and 4 columns, 315 by 8
     const double pixel = c->planes ? SECTOR : fmin(SECTOR, (double)c->channels * sliding_element(c)),
@@ -243,7 +260,8 @@ static plan_cost cost_sliding(const void *desc, const ckl_device_info *device, c
     const double SIDE = 0.1, wide = sliding_span_w(c) / ((double)c->cols * c->step_w),
                  again = rows_x / (rows * c->step_h) * (c->async ? 1 + SIDE * (wide - 1) : wide);
     const double waits = c->async ? WAIT : c->ahead > 1 ? (rows_x / c->ahead + 1) * TURN : (rows_x + 1) * WAIT;
-    const double copies = c->async ? rows_x * sliding_units(c) * (COPY + BYTES * sliding_unit_bytes(c)) * rate : 0;
+    const double copies =
+        c->async ? rows_x * sliding_copies(c) * (COPY + BYTES * sliding_unit_bytes(c) * sliding_share(c)) * rate : 0;
     return product_cost(
         &(product_work){ .tiles = tiles,
                          .ctas = c->ctas,
