@@ -168,10 +168,10 @@ static void set_bundle(const groupnorm_search *s, int bundle, groupnorm_config *
     fit_vector(s, c);
 }
 
-/* Of nchw, small groups that make a CTA worth its start, and leave some CTAs for each SM. */
+/* Of nchw, small groups that make a CTA worth its start, and leave some CTAs for each SM; a few of tiny ones. */
 static void join_planes(const groupnorm_search *s, groupnorm_config *c)
 {
-    enum { CTAS_OF_SM = 8 };
+    enum { CTAS_OF_SM = 8, CTAS_OF_SM_TINY = 2, TINY_BYTES = 2 << 10 };
     const ckl_groupnorm_desc *d = s->d;
     const int inputs = 1 + (d->direction == CKL_DIRECTION_BACKWARD);
     const int64_t bytes = inputs * pixel_bytes(d) * d->h * d->w;
@@ -180,7 +180,8 @@ static void join_planes(const groupnorm_search *s, groupnorm_config *c)
         return;
     while (2 * c->bundle <= min_i64(BUNDLE_MAX, d->groups) && 2 * c->bundle * bytes <= PLANES_BYTES &&
            2 * c->bundle * c->channels * column_threads <= THREADS_MAX &&
-           d->n * d->groups / (2 * c->bundle) >= CTAS_OF_SM * (int64_t)s->device->sm_count)
+           d->n * d->groups / (2 * c->bundle) >=
+               (2 * c->bundle * bytes <= TINY_BYTES ? CTAS_OF_SM_TINY : CTAS_OF_SM) * (int64_t)s->device->sm_count)
         c->bundle *= 2;
     c->cut_short = d->groups % c->bundle > 0;
 }
