@@ -22,6 +22,8 @@ static ckl_status admit_threads(const char *what, const ckl_device_info *device,
              slicing != GROUPNORM_CLUSTER ? 1 : 16);
     if (c->steps < 1 || c->ctas_per_sm < 0)
         FAIL(CKL_INVALID, "%s: steps=%d is less than 1, or ctas_per_sm=%d less than 0", what, c->steps, c->ctas_per_sm);
+    if (c->prefetch && slicing == GROUPNORM_SPLIT)
+        FAIL(CKL_INVALID, "%s: prefetch=1 is for slices that are read once", what);
     if (c->loading < 0 || (c->loading && slicing != GROUPNORM_HELD))
         FAIL(CKL_INVALID, "%s: loading=%d is for slices that are held", what, c->loading);
     if (c->alone && (slicing != GROUPNORM_HELD || c->vec * dtype_bytes(c->dtype) < GROUPNORM_VECTOR_BYTES))

@@ -20,9 +20,11 @@ enum {
     THREADS_MAX = 512,
     THREADS_KEEPING_MAX = 256, // of a CTA that keeps vectors in registers, too
     THREADS_KEEPING_MIN = 128,
-    SPLIT_THREADS = 1024, // of an SM, backward: 64 registers each; of 16 bits 80
+    THREADS_CLUSTER_MIN = 160, // 32x256x56x56 f32 59.3 us by 128, 55.5 by 192
+    SPLIT_THREADS = 1024,      // of an SM, backward: 64 registers each; of 16 bits 80
     SPLIT_THREADS_HALF = 768,
     AGAIN_BYTES = 75 << 10, // of a slice that is read again: few CTAs, each of which begins, is counted and waits
+    ENTRIES_OF_LANE = 12,   // held: as they are 0.84 of the time of early ones where a lane has six, 1.13 where 25
     RAGGED_BYTES = 4,       // wider vectors are taken whole
     RAGGED_VECTORS = 6      // of a channel that are worth its ends
 };
@@ -83,7 +85,7 @@ static int64_t held_bytes(const groupnorm_search *s, const groupnorm_config *c)
 /* Slices of a cluster; registers hold a part of them where that makes room for a third CTA of an SM. */
 static bool share_cluster(const groupnorm_search *s, int parts, int64_t budget, groupnorm_config *c)
 {
-    const groupnorm_search keeping = { s->d, s->device, s->slicing, THREADS_KEEPING_MAX, THREADS_KEEPING_MIN, true };
+    const groupnorm_search keeping = { s->d, s->device, s->slicing, THREADS_KEEPING_MAX, THREADS_CLUSTER_MIN, true };
     groupnorm_config other = *c;
     if (!groupnorm_share_slices(s, c->cluster, parts, budget, c))
         return false;
@@ -168,10 +170,10 @@ static void set_bundle(const groupnorm_search *s, int bundle, groupnorm_config *
     fit_vector(s, c);
 }
 
-/* Of nchw, small groups that make a CTA worth its start, and leave some CTAs for each SM. */
+/* Of nchw, small groups that make a CTA worth its start, and leave some CTAs for each SM; a few of tiny ones. */
 static void join_planes(const groupnorm_search *s, groupnorm_config *c)
 {
-    enum { CTAS_OF_SM = 8 };
+    enum { CTAS_OF_SM = 8, CTAS_OF_SM_TINY = 2, TINY_BYTES = 2 << 10 };
     const ckl_groupnorm_desc *d = s->d;
     const int inputs = 1 + (d->direction == CKL_DIRECTION_BACKWARD);
     const int64_t bytes = inputs * pixel_bytes(d) * d->h * d->w;
@@ -180,7 +182,8 @@ static void join_planes(const groupnorm_search *s, groupnorm_config *c)
         return;
     while (2 * c->bundle <= min_i64(BUNDLE_MAX, d->groups) && 2 * c->bundle * bytes <= PLANES_BYTES &&
            2 * c->bundle * c->channels * column_threads <= THREADS_MAX &&
-           d->n * d->groups / (2 * c->bundle) >= CTAS_OF_SM * (int64_t)s->device->sm_count)
+           d->n * d->groups / (2 * c->bundle) >=
+               (2 * c->bundle * bytes <= TINY_BYTES ? CTAS_OF_SM_TINY : CTAS_OF_SM) * (int64_t)s->device->sm_count)
         c->bundle *= 2;
     c->cut_short = d->groups % c->bundle > 0;
 }
@@ -220,12 +223,12 @@ static int64_t entries_of_lane(const groupnorm_search *s, const groupnorm_config
  */
 static int early_slices(const groupnorm_search *s, const groupnorm_config *c)
 {
-    enum { ENTRIES_OF_LANE = 4, ALONE = 8 };
+    enum { AT_ONCE = 4, ALONE = 8 };
     const int lanes = groupnorm_lanes_of_group(c);
     const int64_t slices = groupnorm_slices(s->d, c, s->slicing);
-    if (c->parts > 1 || c->ragged || entries_of_lane(s, c) <= ENTRIES_OF_LANE)
+    if (c->parts > 1 || c->ragged || entries_of_lane(s, c) <= AT_ONCE)
         return 0;
-    return (int)max_i64(lanes > 1 ? ENTRIES_OF_LANE * lanes : ALONE, round_up((int64_t)sqrt((double)slices), lanes));
+    return (int)max_i64(lanes > 1 ? AT_ONCE * lanes : ALONE, round_up((int64_t)sqrt((double)slices), lanes));
 }
 
 /*
@@ -273,27 +276,28 @@ static bool choose_bundles(const groupnorm_search *s, groupnorm_config *c)
  * Bundles of nhwc that read lines: all groups of pixels of less than two. Groups of no whole vectors are taken
  * together, too.
  */
-static void take_lines(const groupnorm_search *s, groupnorm_config *c)
+static void take_lines(const groupnorm_search *s, int64_t wanted, groupnorm_config *c)
 {
-    const bool whole = s->d->layout == CKL_IMAGE_NHWC && s->d->c * element_bytes(s->d) < 2 * PIXEL_BYTES;
-    set_bundle(s, whole ? (int)s->d->groups : cut_bundle_for(s->d, PIXEL_BYTES), c);
+    const bool whole =
+        s->d->layout == CKL_IMAGE_NHWC && s->d->c * element_bytes(s->d) < 2 * PIXEL_BYTES && wanted == PIXEL_BYTES;
+    set_bundle(s, whole ? (int)s->d->groups : cut_bundle_for(s->d, wanted), c);
 }
 
 /*
  * As few slices of a bundle as there may be, but a CTA for each SM, and as many as run if they have some bytes: each of
- * them merges what all of its bundle have found. True: there are no others, or those of three bundles run at once; of
- * gradients, which split would move five tensors for three, two.
+ * them merges what all of its bundle have found. True: there are no others, or those of two bundles run at once;
+ * forward, of parts of pixels, three.
  */
 static bool fit_held(const groupnorm_search *s, groupnorm_config *c)
 {
-    enum { TRIES = 24, AT_ONCE = 3, AT_ONCE_BACKWARD = 2 };
+    enum { TRIES = 24, AT_ONCE = 2, AT_ONCE_PARTS = 3 };
     enum { BYTES_WORTH = 40 << 10 }; // 1x512x128x56 bf16 of single channels 10.2 us by 184 CTAs, 11.2 by 360
     const bool forward = s->d->direction == CKL_DIRECTION_FORWARD;
     const int64_t sms = s->device->sm_count, resident = groupnorm_held_ctas(s, c) * sms;
     const int64_t bundles = groupnorm_bundles(s->d, c);
     const int64_t bytes = (forward ? 1 : 2) * c->bundle * pixel_bytes(s->d) * s->d->h * s->d->w;
-    const int64_t ctas = min_i64(resident, max_i64(sms, ceil_div(bytes * bundles, BYTES_WORTH)));
-    int64_t slices = max_i64(ceil_div(bytes, 3 * held_bytes(s, c) / 2), ctas / bundles);
+    const int64_t worth = ceil_div(max_i64(sms, bytes * bundles / BYTES_WORTH), bundles);
+    int64_t slices = max_i64(ceil_div(bytes, 3 * held_bytes(s, c) / 2), min_i64(resident / bundles, worth));
     bool found = false;
     for (int i = 0; i < TRIES && !found; i++, slices += max_i64(1, slices / 16))
         found = groupnorm_share_slices(s, slices, groupnorm_parts_of(s, slices, c), held_bytes(s, c), c);
@@ -301,7 +305,8 @@ static bool fit_held(const groupnorm_search *s, groupnorm_config *c)
         return false;
     slices = groupnorm_slices(s->d, c, GROUPNORM_HELD);
     c->loading = bundles * slices > resident ? s->device->sm_count * 3 / 4 : 0;
-    return bundles * slices <= resident || (forward ? AT_ONCE : AT_ONCE_BACKWARD) * slices <= resident;
+    const bool parts = forward && s->d->layout == CKL_IMAGE_NHWC && c->bundle < s->d->groups; // of pixels
+    return bundles * slices <= resident || (parts ? AT_ONCE_PARTS : AT_ONCE) * slices <= resident;
 }
 
 /*
@@ -324,6 +329,30 @@ static bool fits_cluster(const groupnorm_search *s, int cluster, const groupnorm
 }
 
 /*
+ * Bundles of so many bytes of a pixel, or folded pixels, and slices of them that are held. Where all run at once
+ * nothing overlaps what few threads do, so there are more, unless entries would be merged early: 16x320x64x64 f16 34.8
+ * us by 128, 30.6 by 256.
+ */
+static bool hold_lines(groupnorm_search *s, int64_t wanted, groupnorm_config *c)
+{
+    const bool forward = s->d->direction == CKL_DIRECTION_FORWARD;
+    const bool folded = (forward || s->d->groups == 1) && fold_pixels(s, c); // sums of several groups take much room
+    if (!folded)
+        take_lines(s, wanted, c);
+    if (c->vec * element_bytes(s->d) < GROUPNORM_VECTOR_BYTES)
+        return false;
+    s->threads_max = (int)max_i64(THREADS_KEEPING_MAX, groupnorm_threads_min(s, c));
+    groupnorm_search more = *s;
+    groupnorm_config wide = *c;
+    if (!fit_held(s, c))
+        return false;
+    more.threads_min = more.threads_max;
+    if (forward && !c->loading && c->kept > 0 && fit_held(&more, &wide) && entries_of_lane(s, &wide) <= ENTRIES_OF_LANE)
+        *c = wide;
+    return true;
+}
+
+/*
  * Tensors of which all bundles are in shared memory at once, or two. They would be split otherwise, or want clusters of
  * 8; large ones of nhwc any clusters, of nchw forward those of 4. Bundles are of whole lines or whole images. Where
  * there are more CTAs than run at once they load in turn, three for four SMs. bench/notes/groupnorm.md has the
@@ -332,7 +361,6 @@ static bool fits_cluster(const groupnorm_search *s, int cluster, const groupnorm
 static bool choose_held(groupnorm_search *s, groupnorm_config *c)
 {
     enum { BYTES_MIN = 8 << 20, BYTES_MIN_LINES = 3 << 20, BYTES_LARGE = 24 << 20, CLUSTER_LARGE_PLANES = 4 };
-    enum { ENTRIES_OF_LANE = 12 }; // as they are, 0.84 of the time of early ones where a lane has six, 1.13 where 25
     const ckl_groupnorm_desc *d = s->d;
     const bool nhwc = d->layout == CKL_IMAGE_NHWC, forward = d->direction == CKL_DIRECTION_FORWARD;
     const int64_t bytes = (forward ? 1 : 2) * d->n * d->c * d->h * d->w * element_bytes(d);
@@ -340,21 +368,10 @@ static bool choose_held(groupnorm_search *s, groupnorm_config *c)
     const int cluster = bytes >= BYTES_LARGE ? cluster_large : CLUSTER_MAX;
     if (!s->device->has_tma || bytes < (nhwc && forward ? BYTES_MIN_LINES : BYTES_MIN) || fits_cluster(s, cluster, c))
         return false;
-    const bool folded = (forward || d->groups == 1) && fold_pixels(s, c); // sums of several groups take too much room
-    if (!folded)
-        take_lines(s, c);
-    if (c->vec * element_bytes(d) < GROUPNORM_VECTOR_BYTES)
-        return false;
-    s->threads_max = (int)max_i64(THREADS_KEEPING_MAX, groupnorm_threads_min(s, c));
     s->threads_min = THREADS_KEEPING_MIN;
     s->keeps = true;
-    groupnorm_config wide = *c;
-    if (!fit_held(s, c))
+    if (!hold_lines(s, PIXEL_BYTES, c) && (!nhwc || !hold_lines(s, PIXEL_BYTES / 2, c)))
         return false;
-    // where all run at once nothing overlaps what few threads do: 16x320x64x64 f16 34.8 us by 128, 31.3 by 256
-    s->threads_min = s->threads_max;
-    if (!c->loading && c->kept > 0 && fit_held(s, &wide))
-        *c = wide;
     // what is beside a line is the next bundle's, which comes a strip later
     c->alone = nhwc && c->bundle < d->groups && c->vec * dtype_bytes(c->dtype) == GROUPNORM_VECTOR_BYTES;
     if (entries_of_lane(s, c) > ENTRIES_OF_LANE || merges_much(s, c))
@@ -385,5 +402,8 @@ ckl_status groupnorm_choose(const char *what, const ckl_groupnorm_desc *d, const
              slicing != GROUPNORM_CLUSTER ? "slice of a bundle"
                                           : "bundle, shared by as many as there may be in a cluster");
     c->ctas_per_sm = ctas_per_sm(&s, c);
+    // where all CTAs run at once some of the next kernel find room beside them
+    const int64_t ctas = groupnorm_bundles(d, c) * groupnorm_slices(d, c, slicing);
+    c->prefetch = slicing != GROUPNORM_SPLIT && device->has_tma && ctas <= (int64_t)c->ctas_per_sm * device->sm_count;
     return CKL_OK;
 }

@@ -24,6 +24,14 @@ static void begin(groupnorm_kernel *k)
     k->does->begin(k);
 }
 
+/* What is above it overlaps the end of the kernel before. Meanwhile L2 is asked for the slice and its weights. */
+static void wait_for_input(groupnorm_kernel *k)
+{
+    if (k->s.cfg->prefetch)
+        groupnorm_prefetch(&k->s, &k->w, &k->slices);
+    groupnorm_wait();
+}
+
 static void stage(groupnorm_kernel *k)
 {
     if (k->slices.count > 0)
@@ -101,7 +109,6 @@ static groupnorm_slice slice_here(const groupnorm_config *cfg, bool vectors)
     groupnorm_slice s = groupnorm_slice_begin(cfg, vectors);
     groupnorm_slice_at(&s, div(convert(I32, cta_x()), imm(cfg->cluster)),
                        cfg->cluster > 1 ? convert(I32, cluster_rank()) : imm_as(I32, 0));
-    groupnorm_wait();
     return s;
 }
 
@@ -146,6 +153,7 @@ static void describe_cluster(groupnorm_kernel *k, const groupnorm_config *cfg, b
     k->s = slice_here(cfg, vectors);
     k->s.halves = groupnorm_first_steps(cfg) > 0;
     begin(k);
+    wait_for_input(k);
     stage(k);
     if (cfg->cluster > 1)
         cluster_arrive(); // this CTA has started: peers may write to its shared memory
@@ -398,8 +406,8 @@ static void describe_held(groupnorm_kernel *k, const groupnorm_config *cfg, bool
     k->meeting = &meeting;
     groupnorm_slice_at(&k->s, convert(I32, meeting.strip), convert(I32, meeting.chunk));
     k->s.halves = groupnorm_first_steps(cfg) > 0;
-    groupnorm_wait();
     begin(k);
+    wait_for_input(k);
     k->does->load_weights(k); // before the slice, behind whose loads they would wait
     if (cfg->loading)
         one_pass_load_in_turn(&meeting, imm_as(U32, cfg->loading));

@@ -83,13 +83,15 @@ static bool keeps_others_out(const groupnorm_search *s, const groupnorm_config *
 /*
  * The fewest vectors of a thread of a held slice that stay in registers, so that the others fit the budget: as many as
  * there are registers for, beside 64 for sums and addresses, more where those are of each element. Registers are
- * those of four warps at a time.
+ * those of four warps at a time: of each CTA where slices are held, where 192 threads lost.
  */
 static void keep_vectors(const groupnorm_search *s, int64_t budget, groupnorm_config *c)
 {
     enum { REGISTERS = 64, REGISTERS_MIXED = 8, REGISTERS_OF_FOUR = 24, MULTIPLE = 8, FOUR_WARPS = 128, WORDS = 4 };
     const int inputs = 1 + (s->d->direction == CKL_DIRECTION_BACKWARD);
-    const int64_t threads = groupnorm_held_ctas(s, c) * round_up(c->threads, FOUR_WARPS);
+    const int64_t ctas = groupnorm_held_ctas(s, c);
+    const int64_t threads = s->slicing == GROUPNORM_HELD ? ctas * round_up(c->threads, FOUR_WARPS)
+                                                         : round_up(ctas * c->threads, FOUR_WARPS);
     const int64_t registers = s->device->registers_per_sm / threads / MULTIPLE * MULTIPLE;
     const int used = REGISTERS + (groupnorm_mixes(c) ? inputs * REGISTERS_MIXED : 0) +
                      (groupnorm_held_ctas(s, c) > GROUPNORM_HELD_CTAS ? REGISTERS_OF_FOUR : 0);
@@ -102,14 +104,18 @@ static void keep_vectors(const groupnorm_search *s, int64_t budget, groupnorm_co
 
 /*
  * Are all groups, a CTA each, on the chip at once? Then what a thread does is what takes long, as where SMs are idle:
- * 16x73x128x24 f32 of single channels 13.0 us by twelve vectors of a thread, 10.5 by four.
+ * 16x73x128x24 f32 of single channels 13.0 us by twelve vectors of a thread, 10.5 by four. But not where that leaves a
+ * last turn of CTAs nearly idle: 16x1280x16x16 bf16 8.4 us by four, 7.7 by eight.
  */
-static bool runs_at_once(const groupnorm_search *s, const groupnorm_config *c)
+static bool runs_at_once(const groupnorm_search *s, int64_t vectors, const groupnorm_config *c)
 {
     const ckl_groupnorm_desc *d = s->d;
     const int64_t bytes = (1 + (d->direction == CKL_DIRECTION_BACKWARD)) * d->n * d->c * d->h * d->w * element_bytes(d);
+    const int threads = (int)max_i64(GROUPNORM_THREADS_MIN, min_i64(s->threads_max, vectors / VECTORS_OF_FEW));
+    const int64_t ctas = groupnorm_bundles(d, c), sms = s->device->sm_count;
+    const int64_t turn = sms * residency_ctas_per_sm(s->device, threads, 0);
     return c->bundle == 1 && c->cluster == 1 && c->vec * element_bytes(d) == GROUPNORM_VECTOR_BYTES &&
-           bytes <= (int64_t)s->device->sm_count * s->device->smem_per_sm_bytes / 2;
+           bytes <= sms * s->device->smem_per_sm_bytes / 2 && (ctas <= turn || 3 * ctas >= 4 * turn);
 }
 
 /* Shares slices of `units` out over threads: evenly, and about as many vectors for each as loads are worth. */
@@ -117,12 +123,12 @@ static bool share_out(const groupnorm_search *s, int64_t units, int64_t budget, 
 {
     const bool nchw = s->d->layout == CKL_IMAGE_NCHW;
     const int threads_max = s->threads_max;
-    const double KEPT_OUT = s->slicing == GROUPNORM_CLUSTER && runs_at_once(s, c) ? 2 : 1.15; // a turn more
+    const double KEPT_OUT = 1.15;
     const int64_t vectors = units * groupnorm_grid_of(c).columns;
     const bool forward = s->d->direction == CKL_DIRECTION_FORWARD;
     const int64_t slices = c->parts * ceil_div(groupnorm_units(s->d, c), max_i64(units, 1));
     const bool few = s->slicing == GROUPNORM_CLUSTER &&
-                     (groupnorm_bundles(s->d, c) * c->cluster < s->device->sm_count || runs_at_once(s, c));
+                     (groupnorm_bundles(s->d, c) * c->cluster < s->device->sm_count || runs_at_once(s, vectors, c));
     const int64_t wanted = max_i64(1, min_i64(threads_max, vectors / (few ? VECTORS_OF_FEW : VECTORS_OF_THREAD)));
     groupnorm_config best = *c;
     double least = INFINITY;

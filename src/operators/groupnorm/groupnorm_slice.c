@@ -7,7 +7,7 @@
 #include "cute/kernel.h"
 #include "operators/groupnorm/groupnorm_slice.h"
 
-enum { UNROLLED = GROUPNORM_UNROLLED };
+enum { UNROLLED = GROUPNORM_UNROLLED, LINE_BYTES = 128 };
 
 bool groupnorm_is_nchw(const groupnorm_slice *s)
 {
@@ -315,6 +315,41 @@ static void stage_column(void *user, const groupnorm_column *c)
 {
     staged_pass *p = user;
     groupnorm_over_vectors(p->s, &p->w, c, NULL, stage_vector, p);
+}
+
+static void prefetch_vector(void *user, groupnorm_vector *v)
+{
+    const staged_pass *p = user;
+    for (int i = 0; i < p->all->count; i++)
+        prefetch_L2(groupnorm_global(p->s, p->all->from[i], v->global, v->vec).address);
+}
+
+static void prefetch_column(void *user, const groupnorm_column *c)
+{
+    staged_pass *p = user;
+    groupnorm_over_vectors(p->s, &p->w, c, NULL, prefetch_vector, p);
+}
+
+/* Of gamma or beta: a line for each thread. */
+static void prefetch_weights(const groupnorm_slice *s, val pointer)
+{
+    const val first = mul(convert(I32, thread()), imm(LINE_BYTES / (int)element_bytes(s)));
+    IF(lt(first, s->channels))
+        prefetch_L2(groupnorm_global(s, pointer, add(s->channel, convert(I64, first)), 1).address);
+}
+
+void groupnorm_prefetch(const groupnorm_slice *s, const groupnorm_view *w, const groupnorm_staging *staging)
+{
+    staged_pass p = { s, *w, staging };
+    const int vectors = (int)max_i64(1, LINE_BYTES / (w->grid.vec * element_bytes(s))); // of a line
+    const val number = groupnorm_is_nchw(s) ? w->column_thread : w->column;
+    IF(eq(rem(number, imm(vectors)), imm(0)))
+        groupnorm_over_columns(s, &p.w, prefetch_column, &p);
+    if (!s->cfg->affine)
+        return;
+    prefetch_weights(s, s->a.gamma);
+    if (staging->count == 1) // forward
+        prefetch_weights(s, s->a.beta);
 }
 
 static void commit_half(void *user)

@@ -117,6 +117,9 @@ typedef struct groupnorm_staging {
     val from[2], to[2]; // pointers, and u32 addresses
 } groupnorm_staging;
 
+/* Asks L2 for what will be staged, and for gamma and beta: a thread for each line. */
+void groupnorm_prefetch(const groupnorm_slice *s, const groupnorm_view *w, const groupnorm_staging *staging);
+
 void groupnorm_stage(const groupnorm_slice *s, groupnorm_view *w, const groupnorm_staging *staging);
 void groupnorm_staged(int halves_pending);
 
