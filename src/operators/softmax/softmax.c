@@ -262,6 +262,10 @@ static const field desc_fields[] = { SOFTMAX_SIZES(FIELD_ROW, ckl_softmax_desc) 
 static const field row_fields[] = { SOFTMAX_FORM(FIELD_NESTED, (softmax_row_config, form)) //
                                     ROW_SPLIT(FIELD_NESTED, (softmax_row_config, split)) };
 
+static const field long_fields[] = { SOFTMAX_FORM(FIELD_NESTED, (softmax_row_config, form)) //
+                                     ROW_SPLIT(FIELD_NESTED, (softmax_row_config, split))   //
+                                     SOFTMAX_LONG(FIELD_ROW, softmax_row_config) };
+
 static const field pipeline_fields[] = { SOFTMAX_FORM(FIELD_NESTED, (softmax_row_config, form)) //
                                          ROW_SPLIT(FIELD_NESTED, (softmax_row_config, split))   //
                                          ROW_FLOW(FIELD_NESTED, (softmax_row_config, flow)) };
@@ -300,7 +304,7 @@ IMPLEMENTATION(row, "a row in the registers of some lanes, a warp or a CTA; read
                .candidate = softmax_candidate_row, .is_trusted = softmax_is_trusted_row);
 IMPLEMENTATION(pipeline, "rows flow through shared memory ahead of the threads; CTAs or clusters take them one by one",
                row, pipeline_fields, 2, launch_rows, .target = IR_SM90A, .workspace_bytes = pipeline_workspace);
-IMPLEMENTATION(long, "a row of any length by a CTA or a cluster; read twice, tile by tile", row, row_fields, 2,
+IMPLEMENTATION(long, "a row of any length by a CTA or a cluster; read twice, tile by tile", row, long_fields, 2,
                launch_rows);
 IMPLEMENTATION(column_held, "strips in chunks, each in the shared memory of a CTA until the sums of all are known",
                column, column_held_fields, 3, launch_chunks, .workspace_bytes = chunks_workspace);
