@@ -223,8 +223,11 @@ static ckl_status launch_chunks(const ckl_plan *plan, const void *args, ckl_stre
     params.tiles = (uint32_t)((c->tiles + c->kept) * c->split.cluster);
     params.counter = plan_workspace(plan, a->workspace);
     params.states = (const char *)params.counter + v.counters_bytes;
-    for (int kernel = scalar ? vectors : 0; kernel < (scalar ? all : vectors); kernel++)
-        TRY(plan_launch(plan, kernel, (plan_grid){ .x = d->outer * params.strips * v.chunks }, &params, stream));
+    for (int kernel = scalar ? vectors : 0, left = scalar ? all - vectors : vectors; left > 0; kernel++, left--) {
+        const bool totals = left == SOFTMAX_LONG_SCALAR - SOFTMAX_LONG_TOTALS; // of a strip by a CTA
+        const plan_grid grid = { .x = d->outer * params.strips * (totals ? 1 : v.chunks) };
+        TRY(plan_launch(plan, kernel, grid, &params, stream));
+    }
     return CKL_OK;
 }
 
@@ -307,12 +310,12 @@ IMPLEMENTATION(pipeline, "rows flow through shared memory ahead of the threads; 
 IMPLEMENTATION(long, "a row of any length by a CTA or a cluster; read twice, tile by tile", row, long_fields, 2,
                launch_rows);
 IMPLEMENTATION(column_held, "strips in chunks, each in the shared memory of a CTA until the sums of all are known",
-               column, column_held_fields, 3, launch_chunks, .workspace_bytes = chunks_workspace);
+               column, column_held_fields, 4, launch_chunks, .workspace_bytes = chunks_workspace);
 IMPLEMENTATION(column, "a strip of columns in the registers of a CTA or a cluster; read once", column, column_fields, 2,
                launch_columns);
 IMPLEMENTATION(column_long, "strips of any length in chunks; read twice, by a kernel for sums and one for outputs",
                column, column_long_fields, SOFTMAX_LONG_KERNELS, launch_chunks, .workspace_bytes = chunks_workspace);
-IMPLEMENTATION(column_flow, "strips flow through the shared memory of clusters that stay", column, column_flow_fields, 3,
+IMPLEMENTATION(column_flow, "strips flow through the shared memory of clusters that stay", column, column_flow_fields, 4,
                launch_flow, .target = IR_SM90A, .workspace_bytes = chunks_workspace);
 
 static const implementation *const implementations[] = { &row_implementation,

@@ -106,7 +106,7 @@ static void keep_total(void *user, val column, const val *values)
  * Every group of lanes merges the states of some chunks, several loaded before the first is used; then the groups are
  * merged: the states of the strip.
  */
-static void merge_chunks(strip_states *s)
+static void merge_chunks(strip_states *s, void (*store)(void *user, val column, const val *values))
 {
     enum { AT_ONCE_MAX = 8, FLOATS_AT_ONCE = 32 };
     const column_split *split = &s->merging;
@@ -135,7 +135,7 @@ static void merge_chunks(strip_states *s)
                     r->combine(states + e * count, other, r->user);
                 }
     }
-    column_reduce_each(split, NULL, r, s->scratch, states, keep_total, s);
+    column_reduce_each(split, NULL, r, s->scratch, states, store, s);
 }
 
 void strip_states_store(strip_states *s, const column_place *place, column_states *found)
@@ -148,10 +148,31 @@ column_states strip_states_merge(strip_states *s, const column_place *place)
     const columns *c = s->c;
     const int count = softmax_state_values(c->form);
     column_states found;
-    merge_chunks(s);
+    merge_chunks(s, keep_total);
     cta_sync();
     for (int i = 0; i < count * c->split.vec; i++)
         found.of[i] = at(s->sStrip, column_number(&c->split, place, i / count), imm(i % count));
+    find_factors(c, &found);
+    return found;
+}
+
+void strip_states_total(strip_states *s)
+{
+    s->chunk = imm_as(U32, 0);
+    merge_chunks(s, store_states);
+}
+
+column_states strip_states_load(const strip_states *s, const column_place *place)
+{
+    const columns *c = s->c;
+    const int count = softmax_state_values(c->form);
+    column_states found;
+    for (int e = 0; e < c->split.vec; e++) {
+        const val address = states_at(s, imm_as(U32, 0), column_number(&c->split, place, e));
+        const tensor gS = gmem_tensor(address, F32, compact(leaf(count))); // (COUNT)
+        for (int v = 0; v < count; v++)
+            found.of[e * count + v] = at(gS, v);
+    }
     find_factors(c, &found);
     return found;
 }

@@ -123,10 +123,10 @@ SOFTMAX_IMPLEMENTATION(column_long);
 SOFTMAX_IMPLEMENTATION(column_flow);
 
 /*
- * The kernels of column_long: states of chunks, then outputs, by vectors and by single elements. column_held has one of
- * its own, and the latter two.
+ * The kernels of column_long: states of chunks, those of strips, then outputs, by vectors and by single elements.
+ * column_held has one of its own, and the latter three.
  */
-enum { SOFTMAX_LONG_STATES, SOFTMAX_LONG_WRITES, SOFTMAX_LONG_SCALAR, SOFTMAX_LONG_KERNELS = 4 };
+enum { SOFTMAX_LONG_STATES, SOFTMAX_LONG_TOTALS, SOFTMAX_LONG_WRITES, SOFTMAX_LONG_SCALAR, SOFTMAX_LONG_KERNELS = 6 };
 enum { SOFTMAX_LONG_STAGES = 4 }; // tiles of it on their way, a power of two
 
 /* Other splits of rows: as its candidate and is_trusted. */
