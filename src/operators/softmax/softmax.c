@@ -6,6 +6,8 @@
 #include "operators/softmax/softmax_config.h"
 #include "skeletons/one_pass.h"
 
+enum { WARP = 32 };
+
 /* Validation */
 
 /* A line of memory: its contiguous elements, and how many lines there are. */
@@ -187,18 +189,25 @@ static ckl_status launch_columns(const ckl_plan *plan, const void *args, ckl_str
 
 /* Strips of columns in chunks. The workspace: counters of CTAs that meet, then the states of all chunks. */
 typedef struct chunks_view {
-    int64_t chunks, counters_bytes, bytes; // chunks: of a strip
+    int64_t chunks, counters_bytes, totals, bytes; // chunks: of a strip; totals: where states of columns are
 } chunks_view;
+
+static ckl_softmax_desc folded_of(const ckl_plan *plan)
+{
+    const softmax_column_config *c = plan->config;
+    return softmax_folded(plan->desc, (int)max_i64(1, c->fold));
+}
 
 static chunks_view view_of(const ckl_plan *plan)
 {
-    const ckl_softmax_desc *d = plan->desc;
+    const ckl_softmax_desc *whole = plan->desc, d = folded_of(plan);
     const softmax_column_config *c = plan->config;
-    chunks_view v = { .chunks = ceil_div(d->n, softmax_chunk_lines(c)) };
-    const int64_t all = d->outer * column_split_strips(&c->split, d->inner);
-    const int64_t values = column_split_room(&c->split) * softmax_state_values(&c->form);
+    chunks_view v = { .chunks = ceil_div(d.n, softmax_chunk_lines(c)) };
+    const int64_t all = d.outer * column_split_strips(&c->split, d.inner);
+    const int64_t state_bytes = softmax_state_values(&c->form) * (int64_t)sizeof(float);
     v.counters_bytes = round_up(one_pass_counter_bytes(all, v.chunks), PLAN_WORKSPACE_ALIGNMENT);
-    v.bytes = v.counters_bytes + all * v.chunks * values * (int64_t)sizeof(float);
+    v.totals = v.counters_bytes + all * v.chunks * column_split_room(&c->split) * state_bytes;
+    v.bytes = v.totals + whole->outer * whole->inner * state_bytes;
     return v;
 }
 
@@ -207,27 +216,28 @@ static int64_t chunks_workspace(const ckl_plan *plan)
     return view_of(plan).bytes;
 }
 
-/* One kernel of vectors, or two; of single elements the last two: states of all chunks, then outputs. */
+/* One kernel of vectors, or three; of single elements the last three: states of chunks, totals, outputs. */
 static ckl_status launch_chunks(const ckl_plan *plan, const void *args, ckl_stream stream)
 {
-    const ckl_softmax_desc *d = plan->desc;
+    const ckl_softmax_desc *whole = plan->desc, d = folded_of(plan);
     const softmax_column_config *c = plan->config;
     const ckl_softmax_args *a = args;
-    const bool scalar = kernel_for_columns(d, a, &c->split) != 0;
+    const bool scalar = kernel_for_columns(&d, a, &c->split) != 0;
     const column_split split = scalar ? column_split_scalar(&c->split) : c->split;
     const int all = plan->impl->kernels, vectors = all - (SOFTMAX_LONG_KERNELS - SOFTMAX_LONG_SCALAR);
     const chunks_view v = view_of(plan);
-    softmax_params params = params_for(d, a);
-    params.strips = (uint32_t)column_split_strips(&split, d->inner);
+    softmax_params params = params_for(&d, a);
+    params.strips = (uint32_t)column_split_strips(&split, d.inner);
     params.chunks = (uint32_t)v.chunks;
     params.tiles = (uint32_t)((c->tiles + c->kept) * c->split.cluster);
     params.counter = plan_workspace(plan, a->workspace);
     params.states = (const char *)params.counter + v.counters_bytes;
-    for (int kernel = scalar ? vectors : 0, left = scalar ? all - vectors : vectors; left > 0; kernel++, left--) {
-        const bool totals = left == SOFTMAX_LONG_SCALAR - SOFTMAX_LONG_TOTALS; // of a strip by a CTA
-        const plan_grid grid = { .x = d->outer * params.strips * (totals ? 1 : v.chunks) };
-        TRY(plan_launch(plan, kernel, grid, &params, stream));
-    }
+    params.totals = (const char *)params.counter + v.totals;
+    const int64_t ctas[] = { d.outer * params.strips * v.chunks, d.outer * ceil_div(whole->inner, WARP),
+                             d.outer * params.strips * v.chunks };
+    const int first = scalar ? vectors : 0, count = scalar ? all - vectors : vectors;
+    for (int i = 0; i < count; i++)
+        TRY(plan_launch(plan, first + i, (plan_grid){ .x = ctas[i] }, &params, stream));
     return CKL_OK;
 }
 
@@ -278,7 +288,8 @@ static const field column_fields[] = { SOFTMAX_FORM(FIELD_NESTED, (softmax_colum
 
 static const field column_long_fields[] = { SOFTMAX_FORM(FIELD_NESTED, (softmax_column_config, form))  //
                                             COLUMN_SPLIT(FIELD_NESTED, (softmax_column_config, split)) //
-                                            SOFTMAX_COLUMN_CHUNK(FIELD_ROW, softmax_column_config) };
+                                            SOFTMAX_COLUMN_CHUNK(FIELD_ROW, softmax_column_config)     //
+                                            SOFTMAX_COLUMN_LONG(FIELD_ROW, softmax_column_config) };
 
 static const field column_held_fields[] = { SOFTMAX_FORM(FIELD_NESTED, (softmax_column_config, form))  //
                                             COLUMN_SPLIT(FIELD_NESTED, (softmax_column_config, split)) //

@@ -67,16 +67,10 @@ static void over_staged_tiles(const columns *c, val slots, tile_visit *visit, vo
     }
 }
 
-static void total_of_strip(const columns *c)
-{
-    strip_states s = strip_states_begin(c);
-    s.strip = convert(U32, cta_x());
-    strip_states_total(&s);
-}
-
 void softmax_column_long(const void *config, int kernel)
 {
     const softmax_column_config *cfg = config;
+    const int fold = (int)max_i64(1, cfg->fold); // 0 in configs of others
     const int pass = kernel % SOFTMAX_LONG_SCALAR;
     const bool writes = pass == SOFTMAX_LONG_WRITES, scalar = kernel >= SOFTMAX_LONG_SCALAR;
     columns c = { .form = &cfg->form,
@@ -88,14 +82,14 @@ void softmax_column_long(const void *config, int kernel)
     launch_dependents();
     grid_wait();
     if (pass == SOFTMAX_LONG_TOTALS) {
-        total_of_strip(&c);
+        merge_totals(&c, fold);
         return;
     }
     strip_states states = take_chunk(&c, writes);
     const val slots = staged ? stage_first(&c) : imm(0);
     column_states found;
     if (writes)
-        found = strip_states_load(&states, &c.place);
+        found = load_totals(&c, fold);
     else
         begin_states(&c, c.split.vec, found.of);
     tile_visit *const visit = writes ? write_visit(&c) : sum_visit(&c);

@@ -54,6 +54,10 @@ typedef struct softmax_row_config {
 #define SOFTMAX_COLUMN_CHUNK(X, owner) \
     X(owner, int, tiles, "1", "1 2 3 4 6 8", "tiles of a chunk, one after the other in shared memory")
 
+/* And of column_long alone. */
+#define SOFTMAX_COLUMN_LONG(X, owner) \
+    X(owner, int, fold, "1", "1 2 4 8 16 32 64", "lines, one behind the other, that are taken as one")
+
 /* And of column_held alone. */
 #define SOFTMAX_COLUMN_HELD(X, owner)                              \
     X(owner, int, kept, "0", "0 2 4", "further ones in registers") \
@@ -70,6 +74,7 @@ typedef struct softmax_column_config {
     softmax_form form;
     column_split split;
     SOFTMAX_COLUMN_CHUNK(FIELD_MEMBER, )
+    SOFTMAX_COLUMN_LONG(FIELD_MEMBER, )
     SOFTMAX_COLUMN_HELD(FIELD_MEMBER, )
     SOFTMAX_COLUMN_FLOW(FIELD_MEMBER, )
 } softmax_column_config;
@@ -78,6 +83,17 @@ typedef struct softmax_column_config {
 static inline int64_t softmax_chunk_lines(const softmax_column_config *c)
 {
     return (c->tiles + c->kept) * column_split_lines(&c->split);
+}
+
+/* The problem whose lines are `fold` of d's lines, which follow each other. */
+static inline ckl_softmax_desc softmax_folded(const ckl_softmax_desc *d, int fold)
+{
+    ckl_softmax_desc folded = *d;
+    folded.n /= fold;
+    folded.inner *= fold;
+    folded.ldx *= fold;
+    folded.ldy *= fold;
+    return folded;
 }
 
 #define SOFTMAX_PARAMS(X, owner)                                               \
@@ -97,6 +113,7 @@ static inline int64_t softmax_chunk_lines(const softmax_column_config *c)
     X(owner, i64, mask_repeat)                                                 \
     X(owner, pointer, counter) /* of rows or items taken, and of each strip */ \
     X(owner, pointer, states)  /* of chunks of columns */                      \
+    X(owner, pointer, totals)  /* states of columns */                         \
     X(owner, u32, chunks)      /* of a strip */                                \
     X(owner, u32, tiles)       /* of a chunk that is read twice */             \
     X(owner, tensor, tile_x)   /* what column_flow reads: x, or y and dy */    \
