@@ -242,12 +242,12 @@ static ckl_status launch_chunks(const ckl_plan *plan, const void *args, ckl_stre
 }
 
 /* The matrices of a tensor, as TMA sees them. */
-static param_tensor tiles_of(const ckl_softmax_desc *d, const void *pointer, int64_t ld, int fetch)
+static param_tensor tiles_of(const ckl_softmax_desc *d, const void *pointer, int64_t ld)
 {
     return (param_tensor){ .pointer = pointer,
                            .size = { d->inner, d->n, d->outer },
                            .stride = { 1, ld, d->n * ld },
-                           .l2_promotion = fetch };
+                           .l2_promotion = 128 };
 }
 
 static ckl_status launch_flow(const ckl_plan *plan, const void *args, ckl_stream stream)
@@ -255,16 +255,14 @@ static ckl_status launch_flow(const ckl_plan *plan, const void *args, ckl_stream
     const ckl_softmax_desc *d = plan->desc;
     const softmax_column_config *c = plan->config;
     const ckl_softmax_args *a = args;
-    if (kernel_for_columns(d, a, &c->split) != 0)
+    if (kernel_for(d, a, c->split.vec) != 0)
         return launch_chunks(plan, args, stream);
     const bool is_forward = d->direction == CKL_DIRECTION_FORWARD;
     const int64_t strips = column_split_strips(&c->split, d->inner);
     softmax_params params = params_for(d, a);
     params.strips = (uint32_t)strips;
-    if (!c->split.ragged) {
-    params.tile_x = tiles_of(d, is_forward ? a->x : a->y, is_forward ? d->ldx : d->ldy, c->fetch);
-    params.tile_dy = tiles_of(d, a->dy, d->ldy, c->fetch);
-    }
+    params.tile_x = tiles_of(d, is_forward ? a->x : a->y, is_forward ? d->ldx : d->ldy);
+    params.tile_dy = tiles_of(d, a->dy, d->ldy);
     const int64_t clusters = min_i64(d->outer * strips, plan->kernels[0].clusters_resident);
     return plan_launch(plan, 0, (plan_grid){ .x = clusters * c->split.cluster }, &params, stream);
 }

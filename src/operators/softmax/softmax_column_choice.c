@@ -564,17 +564,15 @@ ckl_status softmax_choose_column_flow(const void *desc, const ckl_device_info *d
     const ckl_softmax_desc *d = desc;
     softmax_column_config *c = config;
     TRY(check_other_axis(what, d));
-    const int vec = row_vec_full(d->dtype);
-    if (!device->has_tma || (d->ldx - d->ldy) % vec)
-        FAIL(CKL_UNSUPPORTED, "%s: lines in phase on Hopper", what);
+    if (!device->has_tma || softmax_vec_of(d) < row_vec_full(d->dtype))
+        FAIL(CKL_UNSUPPORTED, "%s: lines of whole 16 bytes on Hopper", what);
     c->form = softmax_form_of(d);
-    c->split = (column_split){ .threads = THREADS_HELD, .cluster = CLUSTER, .vec = vec, .ragged = softmax_vec_of(d) < vec };
-    c->split.lanes = c->split.ragged ? 32 : LINE_BYTES / (c->split.vec * dtype_bytes(d->dtype));
+    c->split = (column_split){ .threads = THREADS_HELD, .cluster = CLUSTER, .vec = softmax_vec_of(d) };
+    c->split.lanes = LINE_BYTES / (c->split.vec * dtype_bytes(d->dtype));
     c->split.steps = TILE_BYTES / (c->split.vec * dtype_bytes(d->dtype) * softmax_inputs(&c->form));
     c->stages = 0;
     const int64_t tile_bytes = column_slots_bytes(&c->split, d->dtype) * softmax_inputs(&c->form) + 2 * IR_MBARRIER_BYTES;
     c->stages = (int)min_i64(STAGES, (device->smem_per_cta_bytes - flow_bytes(c)) / tile_bytes);
-    c->fetch = 128;
     if (ceil_div(d->n, column_split_lines(&c->split)) > STAGES)
         c->split.lanes /= 2;
     c->tiles = (int)ceil_div(d->n, column_split_lines(&c->split));
@@ -595,7 +593,7 @@ ckl_status softmax_admit_column_flow(const void *desc, const ckl_device_info *de
     const softmax_column_config *c = config;
     const column_split *s = &c->split;
     TRY(admit_columns(what, d, device, c));
-    if (s->cluster < 2 || s->exact || s->vec != row_vec_full(d->dtype))
+    if (s->cluster < 2 || s->exact || s->ragged || s->vec != row_vec_full(d->dtype))
         FAIL(CKL_INVALID, "%s: cluster=%d exact=%d vec=%d, boxes come to clusters of two and more", what, s->cluster,
              s->exact, s->vec);
     if (column_split_lines(s) / s->cluster > BOX_LINES_MAX)

@@ -66,7 +66,6 @@ enum { SOFTMAX_KEPT_MAX = 8, SOFTMAX_COPY_BYTES_MIN = 4 }; // of cp.async
 
 /* And of column_flow. */
 #define SOFTMAX_COLUMN_FLOW(X, owner) \
-    X(owner, int, fetch, "128", "128 256", "bytes that L2 fetches at once")                                         \
     X(owner, int, stages, "8", "8 12 13", "tiles in the shared memory of a CTA, of strips that follow each other")
 
 /* Kernels whose rows lie across memory. */
