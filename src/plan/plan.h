@@ -8,7 +8,7 @@
 #include "ir/params.h"
 #include "plan/check.h"
 
-enum { PLAN_KERNELS_MAX = 5, PLAN_DESC_BYTES_MAX = 1024, PLAN_ARGS_BYTES_MAX = 512 };
+enum { PLAN_KERNELS_MAX = 6, PLAN_DESC_BYTES_MAX = 1024, PLAN_ARGS_BYTES_MAX = 512 };
 
 /* What a config costs. */
 typedef struct plan_cost {

@@ -6,6 +6,8 @@
 #include "operators/softmax/softmax_config.h"
 #include "skeletons/one_pass.h"
 
+enum { WARP = 32 };
+
 /* Validation */
 
 /* A line of memory: its contiguous elements, and how many lines there are. */
@@ -187,18 +189,25 @@ static ckl_status launch_columns(const ckl_plan *plan, const void *args, ckl_str
 
 /* Strips of columns in chunks. The workspace: counters of CTAs that meet, then the states of all chunks. */
 typedef struct chunks_view {
-    int64_t chunks, counters_bytes, bytes; // chunks: of a strip
+    int64_t chunks, counters_bytes, totals, bytes; // chunks: of a strip; totals: where states of columns are
 } chunks_view;
+
+static ckl_softmax_desc folded_of(const ckl_plan *plan)
+{
+    const softmax_column_config *c = plan->config;
+    return softmax_folded(plan->desc, (int)max_i64(1, c->fold));
+}
 
 static chunks_view view_of(const ckl_plan *plan)
 {
-    const ckl_softmax_desc *d = plan->desc;
+    const ckl_softmax_desc *whole = plan->desc, d = folded_of(plan);
     const softmax_column_config *c = plan->config;
-    chunks_view v = { .chunks = ceil_div(d->n, softmax_chunk_lines(c)) };
-    const int64_t all = d->outer * column_split_strips(&c->split, d->inner);
-    const int64_t values = column_split_room(&c->split) * softmax_state_values(&c->form);
+    chunks_view v = { .chunks = ceil_div(d.n, softmax_chunk_lines(c)) };
+    const int64_t all = d.outer * column_split_strips(&c->split, d.inner);
+    const int64_t state_bytes = softmax_state_values(&c->form) * (int64_t)sizeof(float);
     v.counters_bytes = round_up(one_pass_counter_bytes(all, v.chunks), PLAN_WORKSPACE_ALIGNMENT);
-    v.bytes = v.counters_bytes + all * v.chunks * values * (int64_t)sizeof(float);
+    v.totals = v.counters_bytes + all * v.chunks * column_split_room(&c->split) * state_bytes;
+    v.bytes = v.totals + whole->outer * whole->inner * state_bytes;
     return v;
 }
 
@@ -207,34 +216,38 @@ static int64_t chunks_workspace(const ckl_plan *plan)
     return view_of(plan).bytes;
 }
 
-/* One kernel of vectors, or two; of single elements the last two: states of all chunks, then outputs. */
+/* One kernel of vectors, or three; of single elements the last three: states of chunks, totals, outputs. */
 static ckl_status launch_chunks(const ckl_plan *plan, const void *args, ckl_stream stream)
 {
-    const ckl_softmax_desc *d = plan->desc;
+    const ckl_softmax_desc *whole = plan->desc, d = folded_of(plan);
     const softmax_column_config *c = plan->config;
     const ckl_softmax_args *a = args;
-    const bool scalar = kernel_for_columns(d, a, &c->split) != 0;
+    const bool scalar = kernel_for_columns(&d, a, &c->split) != 0;
     const column_split split = scalar ? column_split_scalar(&c->split) : c->split;
     const int all = plan->impl->kernels, vectors = all - (SOFTMAX_LONG_KERNELS - SOFTMAX_LONG_SCALAR);
     const chunks_view v = view_of(plan);
-    softmax_params params = params_for(d, a);
-    params.strips = (uint32_t)column_split_strips(&split, d->inner);
+    softmax_params params = params_for(&d, a);
+    params.strips = (uint32_t)column_split_strips(&split, d.inner);
     params.chunks = (uint32_t)v.chunks;
     params.tiles = (uint32_t)((c->tiles + c->kept) * c->split.cluster);
     params.counter = plan_workspace(plan, a->workspace);
     params.states = (const char *)params.counter + v.counters_bytes;
-    for (int kernel = scalar ? vectors : 0; kernel < (scalar ? all : vectors); kernel++)
-        TRY(plan_launch(plan, kernel, (plan_grid){ .x = d->outer * params.strips * v.chunks }, &params, stream));
+    params.totals = (const char *)params.counter + v.totals;
+    const int64_t ctas[] = { d.outer * params.strips * v.chunks, d.outer * ceil_div(whole->inner, WARP),
+                             d.outer * params.strips * v.chunks };
+    const int first = scalar ? vectors : 0, count = scalar ? all - vectors : vectors;
+    for (int i = 0; i < count; i++)
+        TRY(plan_launch(plan, first + i, (plan_grid){ .x = ctas[i] }, &params, stream));
     return CKL_OK;
 }
 
 /* The matrices of a tensor, as TMA sees them. */
-static param_tensor tiles_of(const ckl_softmax_desc *d, const void *pointer, int64_t ld, int fetch)
+static param_tensor tiles_of(const ckl_softmax_desc *d, const void *pointer, int64_t ld)
 {
     return (param_tensor){ .pointer = pointer,
                            .size = { d->inner, d->n, d->outer },
                            .stride = { 1, ld, d->n * ld },
-                           .l2_promotion = fetch };
+                           .l2_promotion = 128 };
 }
 
 static ckl_status launch_flow(const ckl_plan *plan, const void *args, ckl_stream stream)
@@ -242,16 +255,14 @@ static ckl_status launch_flow(const ckl_plan *plan, const void *args, ckl_stream
     const ckl_softmax_desc *d = plan->desc;
     const softmax_column_config *c = plan->config;
     const ckl_softmax_args *a = args;
-    if (kernel_for_columns(d, a, &c->split) != 0)
+    if (kernel_for(d, a, c->split.vec) != 0)
         return launch_chunks(plan, args, stream);
     const bool is_forward = d->direction == CKL_DIRECTION_FORWARD;
     const int64_t strips = column_split_strips(&c->split, d->inner);
     softmax_params params = params_for(d, a);
     params.strips = (uint32_t)strips;
-    if (!c->split.ragged) {
-    params.tile_x = tiles_of(d, is_forward ? a->x : a->y, is_forward ? d->ldx : d->ldy, c->fetch);
-    params.tile_dy = tiles_of(d, a->dy, d->ldy, c->fetch);
-    }
+    params.tile_x = tiles_of(d, is_forward ? a->x : a->y, is_forward ? d->ldx : d->ldy);
+    params.tile_dy = tiles_of(d, a->dy, d->ldy);
     const int64_t clusters = min_i64(d->outer * strips, plan->kernels[0].clusters_resident);
     return plan_launch(plan, 0, (plan_grid){ .x = clusters * c->split.cluster }, &params, stream);
 }
@@ -262,6 +273,10 @@ static const field desc_fields[] = { SOFTMAX_SIZES(FIELD_ROW, ckl_softmax_desc) 
 static const field row_fields[] = { SOFTMAX_FORM(FIELD_NESTED, (softmax_row_config, form)) //
                                     ROW_SPLIT(FIELD_NESTED, (softmax_row_config, split)) };
 
+static const field long_fields[] = { SOFTMAX_FORM(FIELD_NESTED, (softmax_row_config, form)) //
+                                     ROW_SPLIT(FIELD_NESTED, (softmax_row_config, split))   //
+                                     SOFTMAX_LONG(FIELD_ROW, softmax_row_config) };
+
 static const field pipeline_fields[] = { SOFTMAX_FORM(FIELD_NESTED, (softmax_row_config, form)) //
                                          ROW_SPLIT(FIELD_NESTED, (softmax_row_config, split))   //
                                          ROW_FLOW(FIELD_NESTED, (softmax_row_config, flow)) };
@@ -271,7 +286,8 @@ static const field column_fields[] = { SOFTMAX_FORM(FIELD_NESTED, (softmax_colum
 
 static const field column_long_fields[] = { SOFTMAX_FORM(FIELD_NESTED, (softmax_column_config, form))  //
                                             COLUMN_SPLIT(FIELD_NESTED, (softmax_column_config, split)) //
-                                            SOFTMAX_COLUMN_CHUNK(FIELD_ROW, softmax_column_config) };
+                                            SOFTMAX_COLUMN_CHUNK(FIELD_ROW, softmax_column_config)     //
+                                            SOFTMAX_COLUMN_LONG(FIELD_ROW, softmax_column_config) };
 
 static const field column_held_fields[] = { SOFTMAX_FORM(FIELD_NESTED, (softmax_column_config, form))  //
                                             COLUMN_SPLIT(FIELD_NESTED, (softmax_column_config, split)) //
@@ -300,15 +316,15 @@ IMPLEMENTATION(row, "a row in the registers of some lanes, a warp or a CTA; read
                .candidate = softmax_candidate_row, .is_trusted = softmax_is_trusted_row);
 IMPLEMENTATION(pipeline, "rows flow through shared memory ahead of the threads; CTAs or clusters take them one by one",
                row, pipeline_fields, 2, launch_rows, .target = IR_SM90A, .workspace_bytes = pipeline_workspace);
-IMPLEMENTATION(long, "a row of any length by a CTA or a cluster; read twice, tile by tile", row, row_fields, 2,
+IMPLEMENTATION(long, "a row of any length by a CTA or a cluster; read twice, tile by tile", row, long_fields, 2,
                launch_rows);
 IMPLEMENTATION(column_held, "strips in chunks, each in the shared memory of a CTA until the sums of all are known",
-               column, column_held_fields, 3, launch_chunks, .workspace_bytes = chunks_workspace);
+               column, column_held_fields, 4, launch_chunks, .workspace_bytes = chunks_workspace);
 IMPLEMENTATION(column, "a strip of columns in the registers of a CTA or a cluster; read once", column, column_fields, 2,
                launch_columns);
 IMPLEMENTATION(column_long, "strips of any length in chunks; read twice, by a kernel for sums and one for outputs",
                column, column_long_fields, SOFTMAX_LONG_KERNELS, launch_chunks, .workspace_bytes = chunks_workspace);
-IMPLEMENTATION(column_flow, "strips flow through the shared memory of clusters that stay", column, column_flow_fields, 3,
+IMPLEMENTATION(column_flow, "strips flow through the shared memory of clusters that stay", column, column_flow_fields, 4,
                launch_flow, .target = IR_SM90A, .workspace_bytes = chunks_workspace);
 
 static const implementation *const implementations[] = { &row_implementation,

@@ -164,3 +164,10 @@ void strip_states_store(strip_states *s, const column_place *place, column_state
 
 /* The states of the whole strip, after those of all its chunks are stored. */
 column_states strip_states_merge(strip_states *s, const column_place *place);
+
+/*
+ * Where lines are read twice: a kernel merges the states of all chunks, and of the `fold` columns that stand for one;
+ * the next one loads those of its columns.
+ */
+void merge_totals(const columns *c, int fold);
+column_states load_totals(const columns *c, int fold);

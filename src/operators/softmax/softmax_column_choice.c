@@ -256,10 +256,11 @@ plan_cost softmax_cost_column_held(const void *desc, const ckl_device_info *devi
 plan_cost softmax_cost_column_long(const void *desc, const ckl_device_info *device, const void *config)
 {
     const softmax_column_config *c = config;
+    const ckl_softmax_desc folded = softmax_folded(desc, c->fold);
     const double bytes = (double)tensor_bytes(desc) * softmax_inputs(&c->form);
     const double again = bytes > 0 ? fmax(0, 1 - (double)device->l2_bytes / 2 / bytes) : 0;
     const memory_work work = { .of = { .us = 2, .bytes = 1.1 }, .smem_bytes = smem_bytes(c, SOFTMAX_LONG_STAGES) };
-    return cost_of(desc, device, c, work, again);
+    return cost_of(&folded, device, c, work, again);
 }
 
 static ckl_status admit_columns(const char *what, const ckl_softmax_desc *d, const ckl_device_info *device,
@@ -464,13 +465,31 @@ static int long_lanes(const ckl_softmax_desc *d, int64_t turn, const softmax_col
     return (int)lanes;
 }
 
+/*
+ * Lines that are taken as one: as many as begin at whole lines of memory, or at whole vectors if no more of them make up
+ * the columns. 1: lines do not follow each other.
+ */
+static int fold_of(const ckl_softmax_desc *d)
+{
+    enum { FOLD_MAX = 64 };
+    const int64_t bytes = d->inner * dtype_bytes(d->dtype);
+    int fold = 1;
+    if (d->ldx != d->inner || d->ldy != d->inner)
+        return 1;
+    while (fold < FOLD_MAX && fold * bytes % LINE_BYTES && d->n % (2 * fold) == 0)
+        fold *= 2;
+    return fold;
+}
+
 ckl_status softmax_choose_column_long(const void *desc, const ckl_device_info *device, void *config)
 {
-    const ckl_softmax_desc *d = desc;
+    const int fold = fold_of(desc);
+    const ckl_softmax_desc folded = softmax_folded(desc, fold), *d = &folded;
     softmax_column_config *c = config;
     column_split *s = &c->split;
     const int64_t turn = HELD_CTAS * (int64_t)device->sm_count;
-    TRY(check_other_axis("softmax column_long", d));
+    TRY(check_other_axis("softmax column_long", desc));
+    c->fold = fold;
     c->form = softmax_form_of(d);
     *s = (column_split){ .threads = THREADS_HELD, .cluster = 1, .ragged = is_ragged(d) };
     s->vec = s->ragged ? row_vec_full(d->dtype) : softmax_vec_of(d);
@@ -520,8 +539,14 @@ ckl_status softmax_admit_column_held(const void *desc, const ckl_device_info *de
 
 ckl_status softmax_admit_column_long(const void *desc, const ckl_device_info *device, const void *config)
 {
+    static const char what[] = "softmax column_long";
+    const ckl_softmax_desc *d = desc;
     const softmax_column_config *c = config;
-    return admit_chunks("softmax column_long", desc, device, c, FLOW_MAX, SOFTMAX_LONG_STAGES);
+    if (c->fold < 1 || d->n % c->fold || (c->fold > 1 && (d->ldx != d->inner || d->ldy != d->inner)))
+        FAIL(CKL_INVALID, "%s: fold=%d is less than 1, or n=%" PRId64 " lines do not follow each other by as many", what,
+             c->fold, d->n);
+    const ckl_softmax_desc folded = softmax_folded(d, c->fold);
+    return admit_chunks(what, &folded, device, c, FLOW_MAX, SOFTMAX_LONG_STAGES);
 }
 
 /* Strips that flow through clusters */
@@ -539,17 +564,15 @@ ckl_status softmax_choose_column_flow(const void *desc, const ckl_device_info *d
     const ckl_softmax_desc *d = desc;
     softmax_column_config *c = config;
     TRY(check_other_axis(what, d));
-    const int vec = row_vec_full(d->dtype);
-    if (!device->has_tma || (d->ldx - d->ldy) % vec)
-        FAIL(CKL_UNSUPPORTED, "%s: lines in phase on Hopper", what);
+    if (!device->has_tma || softmax_vec_of(d) < row_vec_full(d->dtype))
+        FAIL(CKL_UNSUPPORTED, "%s: lines of whole 16 bytes on Hopper", what);
     c->form = softmax_form_of(d);
-    c->split = (column_split){ .threads = THREADS_HELD, .cluster = CLUSTER, .vec = vec, .ragged = softmax_vec_of(d) < vec };
-    c->split.lanes = c->split.ragged ? 32 : LINE_BYTES / (c->split.vec * dtype_bytes(d->dtype));
+    c->split = (column_split){ .threads = THREADS_HELD, .cluster = CLUSTER, .vec = softmax_vec_of(d) };
+    c->split.lanes = LINE_BYTES / (c->split.vec * dtype_bytes(d->dtype));
     c->split.steps = TILE_BYTES / (c->split.vec * dtype_bytes(d->dtype) * softmax_inputs(&c->form));
     c->stages = 0;
     const int64_t tile_bytes = column_slots_bytes(&c->split, d->dtype) * softmax_inputs(&c->form) + 2 * IR_MBARRIER_BYTES;
     c->stages = (int)min_i64(STAGES, (device->smem_per_cta_bytes - flow_bytes(c)) / tile_bytes);
-    c->fetch = 128;
     if (ceil_div(d->n, column_split_lines(&c->split)) > STAGES)
         c->split.lanes /= 2;
     c->tiles = (int)ceil_div(d->n, column_split_lines(&c->split));
@@ -570,7 +593,7 @@ ckl_status softmax_admit_column_flow(const void *desc, const ckl_device_info *de
     const softmax_column_config *c = config;
     const column_split *s = &c->split;
     TRY(admit_columns(what, d, device, c));
-    if (s->cluster < 2 || s->exact || s->vec != row_vec_full(d->dtype))
+    if (s->cluster < 2 || s->exact || s->ragged || s->vec != row_vec_full(d->dtype))
         FAIL(CKL_INVALID, "%s: cluster=%d exact=%d vec=%d, boxes come to clusters of two and more", what, s->cluster,
              s->exact, s->vec);
     if (column_split_lines(s) / s->cluster > BOX_LINES_MAX)

@@ -62,11 +62,10 @@ strip_states strip_states_begin(const columns *c)
                                smem_tensor("strip", F32, compact(shape(column_split_room(&c->split), count)), 16) };
 }
 
-static val states_at(const strip_states *s, val chunk, val column)
+static val states_at(const columns *c, val strip, val chunk, val column)
 {
-    const columns *c = s->c;
     const int count = softmax_state_values(c->form);
-    const val number = add(mul(s->strip, c->p.chunks), chunk);
+    const val number = add(mul(strip, c->p.chunks), chunk);
     const val index = add(mul(convert(U64, number), imm_as(U64, column_split_room(&c->split))), convert(U64, column));
     return add(c->p.states, mul(index, imm_as(U64, count * 4)));
 }
@@ -82,7 +81,7 @@ static val first_column(const column_split *split)
 static void load_states(const strip_states *s, val chunk, tensor rS)
 {
     const int values = softmax_state_values(s->c->form) * s->merging.vec;
-    copy(gmem_tensor(states_at(s, chunk, first_column(&s->merging)), F32, compact(leaf(values))), rS,
+    copy(gmem_tensor(states_at(s->c, s->strip, chunk, first_column(&s->merging)), F32, compact(leaf(values))), rS,
          (int)min_i64(16, values * 4));
 }
 
@@ -90,7 +89,7 @@ static void store_states(void *user, val column, const val *values)
 {
     const strip_states *s = user;
     const int count = softmax_state_values(s->c->form);
-    tensor gS = gmem_tensor(states_at(s, s->chunk, column), F32, compact(leaf(count))); // (COUNT)
+    tensor gS = gmem_tensor(states_at(s->c, s->strip, s->chunk, column), F32, compact(leaf(count))); // (COUNT)
     for (int v = 0; v < count; v++)
         set(gS, v, values[v]);
 }
@@ -152,6 +151,92 @@ column_states strip_states_merge(strip_states *s, const column_place *place)
     cta_sync();
     for (int i = 0; i < count * c->split.vec; i++)
         found.of[i] = at(s->sStrip, column_number(&c->split, place, i / count), imm(i % count));
+    find_factors(c, &found);
+    return found;
+}
+
+/* Totals */
+
+/* The states of column `column` of matrix `outer`: (COUNT). */
+static tensor total_at(const columns *c, val outer, val column, int fold)
+{
+    const int count = softmax_state_values(c->form);
+    const val inner = div(convert(U64, c->p.inner), imm_as(U64, fold));
+    const val index = add(mul(convert(U64, outer), inner), convert(U64, column));
+    return gmem_tensor(add(c->p.totals, mul(index, imm_as(U64, count * 4))), F32, compact(leaf(count)));
+}
+
+typedef struct totals {
+    const columns *c;
+    int fold;
+    val outer, first; // of this CTA's columns
+} totals;
+
+static void store_total(void *user, val column, const val *values)
+{
+    const totals *t = user;
+    const val number = add(t->first, column);
+    IF(lt(convert(U64, number), div(convert(U64, t->c->p.inner), imm_as(U64, t->fold)))) {
+        const tensor gT = total_at(t->c, t->outer, number, t->fold); // (COUNT)
+        for (int v = 0; v < softmax_state_values(t->c->form); v++)
+            set(gT, v, values[v]);
+    }
+}
+
+/*
+ * A lane has a column, a warp some of its chunks: of each of the `fold` columns that stand for it. Several are loaded
+ * before the first is used.
+ */
+void merge_totals(const columns *c, int fold)
+{
+    enum { LANES = 32, AT_ONCE = 8 };
+    const column_split split = { .threads = c->split.threads, .lanes = LANES, .cluster = 1, .vec = 1, .steps = 1 };
+    const int warps = split.threads / LANES, count = softmax_state_values(c->form);
+    const int width = (int)column_split_columns(&c->split);
+    const reduction *r = softmax_reduction(c->form);
+    const int64_t scratch = smem_alloc("column_warps", column_reduce_each_bytes(&split, count), 16);
+    const val inner = div(convert(U32, c->p.inner), imm_as(U32, fold));
+    const val ctas = div(add(inner, imm_as(U32, LANES - 1)), imm_as(U32, LANES));
+    totals t = { c, fold, div(cta_x(), ctas), mul(rem(cta_x(), ctas), imm_as(U32, LANES)) };
+    const val column = add(t.first, lane()), all = mul(c->p.chunks, imm_as(U32, fold));
+    val state[ONLINE_VALUES], loaded[AT_ONCE][ONLINE_VALUES], exists[AT_ONCE];
+    begin_states(c, 1, state);
+    LOOP_FROM(i, warp(), all, imm_as(U32, warps * AT_ONCE)) {
+        for (int k = 0; k < AT_ONCE; k++) {
+            const val number = add(i, imm_as(U32, k * warps));
+            const val folded = add(column, mul(rem(number, imm_as(U32, fold)), inner));
+            const val strip = add(mul(t.outer, c->p.strips), div(folded, imm_as(U32, width)));
+            exists[k] = logical_and(lt(number, all), lt(column, inner));
+            const tensor gS = gmem_tensor(
+                states_at(c, strip, div(number, imm_as(U32, fold)), rem(folded, imm_as(U32, width))), F32,
+                compact(leaf(count)));
+            for (int v = 0; v < count; v++)
+                loaded[k][v] = variable(F32, immf(0));
+            IF(exists[k])
+                for (int v = 0; v < count; v++)
+                    assign(loaded[k][v], at(gS, v));
+        }
+        for (int k = 0; k < AT_ONCE; k++)
+            IF(exists[k])
+                r->combine(state, loaded[k], r->user);
+    }
+    column_reduce_each(&split, NULL, r, scratch, state, store_total, &t);
+}
+
+column_states load_totals(const columns *c, int fold)
+{
+    const int count = softmax_state_values(c->form);
+    const val inner = div(convert(U32, c->p.inner), imm_as(U32, fold)), outer = convert(U32, c->place.outer);
+    const val before = mul(c->p.inner, imm64(c->split.vec)); // a vector may begin before its line
+    val column = convert(U32, rem(add(c->place.column, before), convert(I64, inner)));
+    column_states found;
+    for (int e = 0; e < c->split.vec; e++) {
+        const tensor gT = total_at(c, outer, column, fold); // (COUNT)
+        column = add(column, imm_as(U32, 1));
+        column = select(eq(column, inner), imm_as(U32, 0), column);
+        for (int v = 0; v < count; v++)
+            found.of[e * count + v] = at(gT, v);
+    }
     find_factors(c, &found);
     return found;
 }

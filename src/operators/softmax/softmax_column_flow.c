@@ -24,111 +24,35 @@ static val slots_of_stage(const column_flow *k, const pipeline_state *at)
 }
 
 /* Lines of a tile. */
-static int lines_of(const column_flow *k)
+static int lines_of(const column_split *s)
 {
-    return (int)column_split_lines(&k->c.split) / k->c.split.cluster;
+    return (int)column_split_lines(s) / s->cluster;
 }
 
-static val slots_of_input(const column_flow *k, const pipeline_state *at, int i)
-{
-    return add(slots_of_stage(k, at), imm_as(U32, i * column_slots_bytes(&k->c.split, k->c.form->dtype)));
-}
-
-/* What a tile has: lines from `line` on of matrix `outer`, and the columns of a strip. */
-typedef struct tile_corner {
-    val line, column, outer; // u32
-} tile_corner;
-
-/* The boxes of a tile. By one thread. */
-static void load_boxes(const column_flow *k, const tile_corner *from, const pipeline_state *at)
+/* The boxes of a tile, in its slots. */
+static void load_tile(const column_flow *k, val strip, val tile, const pipeline_state *at)
 {
     const columns *c = &k->c;
-    const layout box = tma_tile_layout(c->form->dtype, lines_of(k), (int)column_split_room(&c->split), 0);
+    const column_split *s = &c->split;
+    const int width = (int)column_split_columns(s);
+    const layout box = tma_tile_layout(c->form->dtype, lines_of(s), width, 0);
+    const val line = mul(add(mul(tile, imm(s->cluster)), cluster_rank()), imm(lines_of(s)));
+    const val column = mul(rem(strip, c->p.strips), imm(width)), outer = div(strip, c->p.strips);
+    pipeline_wait_empty(&k->ring, at);
     pipeline_expect(&k->ring, at, imm(tile_slots_bytes(c)));
-    for (int i = 0; i < softmax_inputs(c->form); i++)
-        tma_load_of(&k->tma[i], smem_view(slots_of_input(k, at, i), c->form->dtype, box), from->line, from->column, 1,
-                    &from->outer, pipeline_full_barrier(&k->ring, at), imm(0));
-}
-
-/* A line of a tile, from a boundary of memory to another one, without what lies outside of the tensor. */
-typedef struct tile_line {
-    val first, end; // i64, elements from the tensor's first
-    val tail;       // u32, elements behind the end that do not fill a vector: of the tensor's last line
-    val slot;       // u32, bytes from the tile's slots to those of `first`
-} tile_line;
-
-static tile_line line_of_tile(const column_flow *k, const tile_corner *from, val number)
-{
-    const columns *c = &k->c;
-    const int vec = c->split.vec, room = (int)column_split_room(&c->split), size = dtype_bytes(c->form->dtype);
-    const val ld = softmax_input_pitch(c->form, &c->p), line = add(from->line, number), mask = imm64(-vec);
-    const val lines = mul(c->p.outer, c->p.n), index = add(mul(convert(I64, from->outer), c->p.n), convert(I64, line));
-    const val all = add(mul(sub(lines, imm64(1)), ld), c->p.inner), whole = bit_and(all, mask);
-    const val begin = sub(bit_and(add(mul(index, ld), convert(I64, from->column)), mask), imm64(vec));
-    const val exists = logical_and(lt(convert(I64, line), c->p.n), lt(number, imm_as(U32, lines_of(k))));
-    tile_line t = { .first = max(begin, imm64(0)) };
-    t.end = select(exists, max(t.first, min(add(begin, imm64(room)), whole)), t.first);
-    t.tail = select(logical_and(exists, logical_and(eq(t.end, whole), lt(begin, whole))),
-                    convert(U32, sub(all, whole)), imm_as(U32, 0));
-    t.slot = add(mul(number, imm_as(U32, room * size)), mul(convert(U32, sub(t.first, begin)), imm_as(U32, size)));
-    return t;
-}
-
-/* The last elements of the tensor, which fill no vector, and zeros behind them. */
-static void load_tail(const column_flow *k, const tile_line *line, val to, int input)
-{
-    const columns *c = &k->c;
-    const ckl_dtype dtype = c->form->dtype;
-    const tensor gX = gmem_vector(softmax_input(c->form, &c->p, input), dtype, c->p.inner);
-    const tensor sX = smem_view(to, dtype, compact(leaf(c->split.vec)));
-    LOOP(e, imm(c->split.vec)) {
-        IF(lt(e, line->tail))
-            set(sX, e, at(gX, add(line->end, convert(I64, e))));
-        ELSE set(sX, e, convert(dtype, immf(0)));
+    for (int i = 0; i < softmax_inputs(c->form); i++) {
+        const val slots = add(slots_of_stage(k, at), imm_as(U32, i * column_slots_bytes(s, c->form->dtype)));
+        tma_load_of(&k->tma[i], smem_view(slots, c->form->dtype, box), line, column, 1, &outer,
+                    pipeline_full_barrier(&k->ring, at), imm(0));
     }
-}
-
-/* A bulk copy for each line that begins anywhere, and the tensor's last elements one by one. By a warp. */
-static void load_lines(const column_flow *k, const tile_corner *from, const pipeline_state *state)
-{
-    enum { WARP = 32, LINES_MAX = 256 / WARP };
-    const columns *c = &k->c;
-    const ckl_dtype dtype = c->form->dtype;
-    const int count = (int)ceil_div(lines_of(k), WARP), inputs = softmax_inputs(c->form);
-    tile_line lines[LINES_MAX];
-    val bytes[LINES_MAX], all = imm_as(U32, 0);
-    for (int l = 0; l < count; l++) {
-        lines[l] = line_of_tile(k, from, add(lane(), imm_as(U32, l * WARP)));
-        bytes[l] = mul(convert(U32, sub(lines[l].end, lines[l].first)), imm_as(U32, dtype_bytes(dtype)));
-        all = add(all, bytes[l]);
-    }
-    for (int l = 0; l < count; l++)
-        IF(ne(lines[l].tail, imm_as(U32, 0)))
-            for (int i = 0; i < inputs; i++)
-                load_tail(k, &lines[l], add(add(slots_of_input(k, state, i), lines[l].slot), bytes[l]), i);
-    pipeline_expect(&k->ring, state, mul(all, imm_as(U32, inputs)));
-    for (int l = 0; l < count; l++)
-        IF(ne(bytes[l], imm_as(U32, 0)))
-            for (int i = 0; i < inputs; i++) {
-                const val first = mul(convert(U64, lines[l].first), imm_as(U64, dtype_bytes(dtype)));
-                bulk_load_at(add(slots_of_input(k, state, i), lines[l].slot), 0,
-                             add(softmax_input(c->form, &c->p, i), first), bytes[l],
-                             pipeline_full_barrier(&k->ring, state));
-            }
 }
 
 static void load_strips(const column_flow *k)
 {
-    const columns *c = &k->c;
-    const column_split *s = &c->split;
     pipeline_state at = producer_state(&k->ring);
     LOOP_FROM(strip, k->first, k->strips, k->step)
         LOOP(tile, imm(k->tiles)) {
-            const tile_corner from = { .line = mul(add(mul(tile, imm(s->cluster)), cluster_rank()), imm(lines_of(k))),
-                                       .column = mul(rem(strip, c->p.strips), imm(column_split_columns(s))),
-                                       .outer = div(strip, c->p.strips) };
-            pipeline_wait_empty(&k->ring, &at);
-            (s->ragged ? load_lines : load_boxes)(k, &from, &at);
+            load_tile(k, strip, tile, &at);
             pipeline_advance(&at);
         }
 }
@@ -208,13 +132,13 @@ static column_flow begin(const softmax_column_config *cfg)
     const val maps[] = { k.c.p.tile_x, k.c.p.tile_dy };
     launch_bounds(2 * s->threads + PRODUCER_THREADS, cfg->form.ctas_per_sm);
     cluster_size(s->cluster);
-    for (int i = 0; i < softmax_inputs(&cfg->form) && !s->ragged; i++)
-        k.tma[i] = make_tma(maps[i], cfg->form.dtype, 3, lines_of(&k), s->lanes * s->vec, 0);
+    for (int i = 0; i < softmax_inputs(&cfg->form); i++)
+        k.tma[i] = make_tma(maps[i], cfg->form.dtype, 3, lines_of(s), s->lanes * s->vec, 0);
     k.strips = mul(convert(U32, k.c.p.outer), k.c.p.strips);
     k.first = div(convert(U32, cta_x()), imm_as(U32, s->cluster));
     k.step = div(convert(U32, grid_x()), imm_as(U32, s->cluster));
     k.slots = smem_address(smem_alloc("tiles", cfg->stages * tile_slots_bytes(&k.c), 128));
-    k.ring = make_pipeline("ring", cfg->stages, s->ragged ? PRODUCER_THREADS : 1, s->threads / 32);
+    k.ring = make_pipeline("ring", cfg->stages, 1, s->threads / 32);
     return k;
 }
 
@@ -230,7 +154,7 @@ void softmax_column_flow(const void *config, int kernel)
     k.sums = make_column_allreduce(&k.c.split, softmax_reduction(&cfg->form));
     initialise(&k);
     IF(eq(warp(), imm(2 * warps))) {
-        IF(cfg->split.ragged ? yes() : elect())
+        IF(elect())
             load_strips(&k);
     }
     ELSE {

@@ -1,6 +1,6 @@
 /*
  * softmax_column_long.c - strips of columns of any length in chunks, which are read twice: one kernel stores the states
- * of all chunks, the next one merges those of its strip and writes.
+ * of all chunks, the next one merges those of each strip, and the last one writes.
  */
 #include "operators/softmax/softmax_column.h"
 
@@ -70,7 +70,9 @@ static void over_staged_tiles(const columns *c, val slots, tile_visit *visit, vo
 void softmax_column_long(const void *config, int kernel)
 {
     const softmax_column_config *cfg = config;
-    const bool writes = kernel % SOFTMAX_LONG_SCALAR == SOFTMAX_LONG_WRITES, scalar = kernel >= SOFTMAX_LONG_SCALAR;
+    const int fold = (int)max_i64(1, cfg->fold); // 0 in configs of others
+    const int pass = kernel % SOFTMAX_LONG_SCALAR;
+    const bool writes = pass == SOFTMAX_LONG_WRITES, scalar = kernel >= SOFTMAX_LONG_SCALAR;
     columns c = { .form = &cfg->form,
                   .split = scalar ? column_split_scalar(&cfg->split) : cfg->split,
                   .p = params_of(softmax) };
@@ -79,11 +81,15 @@ void softmax_column_long(const void *config, int kernel)
     launch_bounds(c.split.threads, scalar ? 0 : cfg->form.ctas_per_sm); // single elements take more registers
     launch_dependents();
     grid_wait();
+    if (pass == SOFTMAX_LONG_TOTALS) {
+        merge_totals(&c, fold);
+        return;
+    }
     strip_states states = take_chunk(&c, writes);
     const val slots = staged ? stage_first(&c) : imm(0);
     column_states found;
     if (writes)
-        found = strip_states_merge(&states, &c.place);
+        found = load_totals(&c, fold);
     else
         begin_states(&c, c.split.vec, found.of);
     tile_visit *const visit = writes ? write_visit(&c) : sum_visit(&c);

@@ -39,16 +39,24 @@ typedef struct softmax_form {
     SOFTMAX_FORM(FIELD_MEMBER, )
 } softmax_form;
 
+/* Of `long` alone. */
+#define SOFTMAX_LONG(X, owner) X(owner, int, held, "0", "0 2 4 6", "tiles of a row that stay in shared memory")
+
 /* Kernels whose rows lie along memory; only those of `pipeline` flow. */
 typedef struct softmax_row_config {
     softmax_form form;
     row_split split;
     row_flow flow;
+    SOFTMAX_LONG(FIELD_MEMBER, )
 } softmax_row_config;
 
 /* Fields of kernels that take strips in chunks: 0 in the configs of others. */
 #define SOFTMAX_COLUMN_CHUNK(X, owner) \
     X(owner, int, tiles, "1", "1 2 3 4 6 8", "tiles of a chunk, one after the other in shared memory")
+
+/* And of column_long alone. */
+#define SOFTMAX_COLUMN_LONG(X, owner) \
+    X(owner, int, fold, "1", "1 2 4 8 16 32 64", "lines, one behind the other, that are taken as one")
 
 /* And of column_held alone. */
 #define SOFTMAX_COLUMN_HELD(X, owner)                              \
@@ -58,7 +66,6 @@ enum { SOFTMAX_KEPT_MAX = 8, SOFTMAX_COPY_BYTES_MIN = 4 }; // of cp.async
 
 /* And of column_flow. */
 #define SOFTMAX_COLUMN_FLOW(X, owner) \
-    X(owner, int, fetch, "128", "128 256", "bytes that L2 fetches at once")                                         \
     X(owner, int, stages, "8", "8 12 13", "tiles in the shared memory of a CTA, of strips that follow each other")
 
 /* Kernels whose rows lie across memory. */
@@ -66,6 +73,7 @@ typedef struct softmax_column_config {
     softmax_form form;
     column_split split;
     SOFTMAX_COLUMN_CHUNK(FIELD_MEMBER, )
+    SOFTMAX_COLUMN_LONG(FIELD_MEMBER, )
     SOFTMAX_COLUMN_HELD(FIELD_MEMBER, )
     SOFTMAX_COLUMN_FLOW(FIELD_MEMBER, )
 } softmax_column_config;
@@ -74,6 +82,17 @@ typedef struct softmax_column_config {
 static inline int64_t softmax_chunk_lines(const softmax_column_config *c)
 {
     return (c->tiles + c->kept) * column_split_lines(&c->split);
+}
+
+/* The problem whose lines are `fold` of d's lines, which follow each other. */
+static inline ckl_softmax_desc softmax_folded(const ckl_softmax_desc *d, int fold)
+{
+    ckl_softmax_desc folded = *d;
+    folded.n /= fold;
+    folded.inner *= fold;
+    folded.ldx *= fold;
+    folded.ldy *= fold;
+    return folded;
 }
 
 #define SOFTMAX_PARAMS(X, owner)                                               \
@@ -93,6 +112,7 @@ static inline int64_t softmax_chunk_lines(const softmax_column_config *c)
     X(owner, i64, mask_repeat)                                                 \
     X(owner, pointer, counter) /* of rows or items taken, and of each strip */ \
     X(owner, pointer, states)  /* of chunks of columns */                      \
+    X(owner, pointer, totals)  /* states of columns */                         \
     X(owner, u32, chunks)      /* of a strip */                                \
     X(owner, u32, tiles)       /* of a chunk that is read twice */             \
     X(owner, tensor, tile_x)   /* what column_flow reads: x, or y and dy */    \
@@ -119,10 +139,10 @@ SOFTMAX_IMPLEMENTATION(column_long);
 SOFTMAX_IMPLEMENTATION(column_flow);
 
 /*
- * The kernels of column_long: states of chunks, then outputs, by vectors and by single elements. column_held has one of
- * its own, and the latter two.
+ * The kernels of column_long: states of chunks, those of strips, then outputs, by vectors and by single elements.
+ * column_held has one of its own, and the latter three.
  */
-enum { SOFTMAX_LONG_STATES, SOFTMAX_LONG_WRITES, SOFTMAX_LONG_SCALAR, SOFTMAX_LONG_KERNELS = 4 };
+enum { SOFTMAX_LONG_STATES, SOFTMAX_LONG_TOTALS, SOFTMAX_LONG_WRITES, SOFTMAX_LONG_SCALAR, SOFTMAX_LONG_KERNELS = 6 };
 enum { SOFTMAX_LONG_STAGES = 4 }; // tiles of it on their way, a power of two
 
 /* Other splits of rows: as its candidate and is_trusted. */
@@ -154,6 +174,13 @@ static inline bool softmax_is_forward(const softmax_form *f)
 static inline int softmax_inputs(const softmax_form *f)
 {
     return softmax_is_forward(f) ? 1 : 2;
+}
+
+/* Of a tile of a row in a CTA, all inputs. */
+static inline int64_t softmax_tile_bytes(const softmax_row_config *c)
+{
+    return (int64_t)c->split.threads * c->split.vec * c->split.steps * dtype_bytes(c->form.dtype) *
+           softmax_inputs(&c->form);
 }
 
 static inline val softmax_input(const softmax_form *f, const softmax_values *p, int i)

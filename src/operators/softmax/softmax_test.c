@@ -338,7 +338,7 @@ static const test_reject rejects[] = {
       "softmax column_flow: tiles=3 stages=12 do not hold n=6400 lines" },
     { "shape=640x64 axis=0 impl=column_flow config='stages=16'", CKL_UNSUPPORTED,
       "softmax column_flow: stages=16 take" },
-    { "shape=640x63 axis=0 ldx=64 impl=column_flow", CKL_UNSUPPORTED, "softmax column_flow: lines in phase" },
+    { "shape=640x63 axis=0 impl=column_flow", CKL_UNSUPPORTED, "softmax column_flow: lines of whole 16 bytes" },
     { "shape=4x4096 impl=pipeline config='cluster=8'", CKL_INVALID, "cluster=8, but rows have only 1 chunks" },
     { "shape=4x64 impl=row config='row_threads=4 vec=4 steps=8 ragged=1'", CKL_INVALID, "softmax row: ragged=1 wants" },
     { "shape=4x20001 ldy=20002 impl=pipeline", CKL_UNSUPPORTED,
