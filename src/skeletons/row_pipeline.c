@@ -446,30 +446,6 @@ static void pass_unrolled(const pass *v, const row_spans *all)
     }
 }
 
-/* May the stages of a row wait for each other? Not if the producer needs one for the row behind the next. */
-static bool frees_together(const row_pipeline *s)
-{
-    const row_pipeline_split *split = &s->split;
-    return split->residence == ROW_IN_RING && split->chunks > 1 &&
-           split->stages >= (2 + split->lookahead) * split->chunks;
-}
-
-/* All stages of a row from `first` on, behind one fence. */
-static void free_row(const row_pipeline *s, const row_spans *all, val first)
-{
-    fence_proxy_async();
-    warp_sync();
-    IF(eq(lane(), imm(0)))
-        for (int chunk = 0; chunk < s->split.chunks; chunk++) {
-            val next = add(first, imm(chunk)), around = sub(next, imm(s->split.stages));
-            val stage = select(lt(next, imm(s->split.stages)), next, around), exists = chunk_exists(s, all, chunk);
-            if (is_imm(exists, 1))
-                pipeline_release(&s->ring, stage);
-            else IF(exists)
-                pipeline_release(&s->ring, stage);
-        }
-}
-
 static void load_ends(row_pipeline *s, const row_span *ends)
 {
     for (int i = 0; i < s->input_count; i++) {
@@ -497,21 +473,55 @@ static void go_over(pass *v, val row)
             v->visit(ends, s->split.chunks, s->rEnds, v->user);
 }
 
+/* May the stages of a row wait for each other? Not if the producer needs one of them for the next row. */
+static bool frees_together(const row_pipeline *s)
+{
+    const row_pipeline_split *split = &s->split;
+    return split->chunks > 1 && split->stages >= (2 + split->lookahead) * split->chunks;
+}
+
+/* Frees all stages of a row, which the pass has gone over, behind one fence. */
+static void free_row(const pass *v, val row)
+{
+    const row_pipeline *s = v->s;
+    const row_spans all = spans_in(s, row);
+    const int stages = s->split.stages, chunks = s->split.chunks;
+    const val exists = chunk_exists(s, &all, chunks - 1); // the last one
+    const bool always = is_imm(exists, 1);
+    const val behind = always ? v->at->stage : add(v->at->stage, select(exists, imm_as(U32, 0), imm_as(U32, 1)));
+    fence_proxy_async();
+    warp_sync();
+    IF(eq(lane(), imm(0)))
+        for (int chunk = 0; chunk < chunks; chunk++) {
+            val next = add(behind, imm(stages - chunks + chunk)),
+                stage = select(lt(next, imm(stages)), next, sub(next, imm(stages)));
+            if (chunk + 1 < chunks || always)
+                pipeline_release(&s->ring, stage);
+            else IF(exists)
+                pipeline_release(&s->ring, stage);
+        }
+}
+
+/* A pass that frees the stages of the row, if it is the last that reads them: one by one or all together. */
+static void go_over_and_free(pass *v, val row, bool is_last)
+{
+    const bool together = is_last && frees_together(v->s);
+    v->releases = is_last && !together;
+    go_over(v, row);
+    if (together)
+        free_row(v, row);
+}
+
 void row_pipeline_first_pass(row_pipeline *s, val row, row_visit *visit, void *user)
 {
-    const bool releases = s->split.residence == ROW_IN_REGISTERS;
-    go_over(&(pass){ s, &s->first_state, .is_first = true, .releases = releases, .visit = visit, .user = user }, row);
+    const bool is_last = s->split.residence == ROW_IN_REGISTERS;
+    go_over_and_free(&(pass){ s, &s->first_state, .is_first = true, .visit = visit, .user = user }, row, is_last);
 }
 
 void row_pipeline_second_pass(row_pipeline *s, val row, row_visit *visit, void *user)
 {
-    const bool together = frees_together(s);
-    val first = together ? variable(U32, s->second_state.stage) : s->second_state.stage;
-    go_over(&(pass){ s, &s->second_state, .releases = !together, .visit = visit, .user = user }, row);
-    if (together) {
-        const row_spans all = spans_in(s, row);
-        free_row(s, &all, first);
-    }
+    const bool is_last = s->split.residence == ROW_IN_RING;
+    go_over_and_free(&(pass){ s, &s->second_state, .visit = visit, .user = user }, row, is_last);
 }
 
 static void carry(const row_passes *passes, void *user)
