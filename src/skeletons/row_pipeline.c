@@ -325,7 +325,7 @@ typedef struct pass {
     row_pipeline *s;
     pipeline_state *at;
     bool is_first; // waits for its stages to be full
-    bool releases; // lets the producer fill each stage again as soon as it has been read
+    bool releases; // lets the producer fill its stages again
     val past;      // where vectors are cut: bytes_past()
     row_visit *visit;
     void *user;
@@ -429,19 +429,16 @@ static bool is_whole(const row_pipeline *s, int chunk)
     return s->split.chunk.exact || chunk + 1 < s->split.chunks;
 }
 
-static val chunk_exists(const row_pipeline *s, const row_spans *all, int chunk)
-{
-    return is_whole(s, chunk) ? yes() : lt(add(begin_of(s, &all->bounds), chunk_start(s, chunk)), all->bounds.end);
-}
-
 static void pass_unrolled(const pass *v, const row_spans *all)
 {
     row_pipeline *s = v->s;
     for (int chunk = 0; chunk < s->split.chunks; chunk++) {
-        row_span here = { all->of[0].split, row_from(&all->of[0].place, chunk_start(s, chunk)) };
+        val start = chunk_start(s, chunk);
+        row_span here = { all->of[0].split, row_from(&all->of[0].place, start) };
         here.split.exact = is_whole(s, chunk);
+        val exists = here.split.exact ? yes() : lt(add(begin_of(s, &all->bounds), start), all->bounds.end);
         if (takes_stages(v))
-            take_chunk(v, &here, chunk_exists(s, all, chunk), s->rHeld[chunk]);
+            take_chunk(v, &here, exists, s->rHeld[chunk]);
         visit_chunk(v, &here, chunk, s->rHeld[chunk]);
     }
 }
@@ -473,55 +470,15 @@ static void go_over(pass *v, val row)
             v->visit(ends, s->split.chunks, s->rEnds, v->user);
 }
 
-/* May the stages of a row wait for each other? Not if the producer needs one of them for the next row. */
-static bool frees_together(const row_pipeline *s)
-{
-    const row_pipeline_split *split = &s->split;
-    return split->chunks > 1 && split->stages >= (2 + split->lookahead) * split->chunks;
-}
-
-/* Frees all stages of a row, which the pass has gone over, behind one fence. */
-static void free_row(const pass *v, val row)
-{
-    const row_pipeline *s = v->s;
-    const row_spans all = spans_in(s, row);
-    const int stages = s->split.stages, chunks = s->split.chunks;
-    const val exists = chunk_exists(s, &all, chunks - 1); // the last one
-    const bool always = is_imm(exists, 1);
-    const val behind = always ? v->at->stage : add(v->at->stage, select(exists, imm_as(U32, 0), imm_as(U32, 1)));
-    fence_proxy_async();
-    warp_sync();
-    IF(eq(lane(), imm(0)))
-        for (int chunk = 0; chunk < chunks; chunk++) {
-            val next = add(behind, imm(stages - chunks + chunk)),
-                stage = select(lt(next, imm(stages)), next, sub(next, imm(stages)));
-            if (chunk + 1 < chunks || always)
-                pipeline_release(&s->ring, stage);
-            else IF(exists)
-                pipeline_release(&s->ring, stage);
-        }
-}
-
-/* A pass that frees the stages of the row, if it is the last that reads them: one by one or all together. */
-static void go_over_and_free(pass *v, val row, bool is_last)
-{
-    const bool together = is_last && frees_together(v->s);
-    v->releases = is_last && !together;
-    go_over(v, row);
-    if (together)
-        free_row(v, row);
-}
-
 void row_pipeline_first_pass(row_pipeline *s, val row, row_visit *visit, void *user)
 {
-    const bool is_last = s->split.residence == ROW_IN_REGISTERS;
-    go_over_and_free(&(pass){ s, &s->first_state, .is_first = true, .visit = visit, .user = user }, row, is_last);
+    const bool releases = s->split.residence == ROW_IN_REGISTERS;
+    go_over(&(pass){ s, &s->first_state, .is_first = true, .releases = releases, .visit = visit, .user = user }, row);
 }
 
 void row_pipeline_second_pass(row_pipeline *s, val row, row_visit *visit, void *user)
 {
-    const bool is_last = s->split.residence == ROW_IN_RING;
-    go_over_and_free(&(pass){ s, &s->second_state, .visit = visit, .user = user }, row, is_last);
+    go_over(&(pass){ s, &s->second_state, .releases = true, .visit = visit, .user = user }, row);
 }
 
 static void carry(const row_passes *passes, void *user)
