@@ -182,72 +182,39 @@ static const held_flow *find_held_flow(const ckl_norm_desc *d)
     return NULL;
 }
 
-/* A split over so many CTAs, whose threads fit the columns; without threads: these want too many. */
-static row_pipeline_split held_split(const ckl_norm_desc *d, const held_flow *f, int cluster)
-{
-    enum { WARP = 32, CHUNKS_MAX = 4 };
-    const int vec = row_vec_full(d->dtype), chunks_max = d->dtype == CKL_F32 ? CHUNKS_MAX : f->chunks;
-    const int64_t of_chunk = (int64_t)f->steps * vec * cluster;
-    int chunks = f->chunks;
-    while (chunks < chunks_max && d->cols > of_chunk * f->threads_max * chunks)
-        chunks++;
-    const int64_t threads = round_up(ceil_div(d->cols, of_chunk * chunks), WARP);
-    row_pipeline_split s = { .cluster = cluster,
-                             .stages = f->stages,
-                             .residence = ROW_IN_REGISTERS,
-                             .cut = !norm_in_phase(d) };
-    if (threads > f->threads_max)
-        return s;
-    s.chunk = (row_split){ (int)threads, (int)threads, 1, vec, f->steps, .ragged = true };
-    s.chunks = (int)row_pipeline_chunks(&s, d->cols);
-    return s;
-}
-
-static int held_ctas_per_sm(const held_flow *f, const row_pipeline_split *s)
-{
-    enum { WARP = 32, PRODUCER = 1 };
-    return f->warps / (s->chunk.threads / WARP + PRODUCER);
-}
-
-/* Turns in which an SM's CTAs take all rows. */
-static int64_t held_turns(const ckl_norm_desc *d, const ckl_device_info *device, const held_flow *f,
-                          const row_pipeline_split *s)
-{
-    return ceil_div(d->rows * s->cluster, held_ctas_per_sm(f, s) * (int64_t)device->sm_count);
-}
-
-/* Elements for which an SM has threads in these turns. */
-static int64_t held_room(const ckl_norm_desc *d, const ckl_device_info *device, const held_flow *f,
-                         const row_pipeline_split *s)
-{
-    return held_turns(d, device, f, s) * held_ctas_per_sm(f, s) * row_split_cols(&s->chunk) * s->chunks;
-}
-
 /*
  * The next row arrives while one is reduced and written: 80.8 us by the ring alone, 61.8 (896x25953 f32), 49.7 by
- * registers alone, 44.3 (2048x15965 f16). Threads fit the columns. Pairs of CTAs where they have an eighth less to do,
- * idle threads and turns included: 28.6 us by one CTA, 27.1 (2432x8287 bf16). RMS norm was measured at 25001 columns of
- * 16 bits. False: other rows, or not two for each CTA: one in registers takes 10.4 us for 768x4803 bf16, by the ring
- * 15.5.
+ * registers alone, 44.3 (2048x15965 f16). Threads fit the columns. RMS norm was measured at 25001 columns of 16 bits.
+ * False: other rows, or not two for each CTA: one in registers takes 10.4 us for 768x4803 bf16, by the ring 15.5.
  */
 static bool choose_held_flow(const ckl_norm_desc *d, const ckl_device_info *device, bool centred, norm_config *c)
 {
-    enum { TURNS = 2 };
+    enum { WARP = 32, CHUNKS_MAX = 4, TURNS = 2 };
     const held_flow *f = find_held_flow(d);
     const bool known = centred || (d->dtype != CKL_F32 && d->cols > FORWARD_ROW_COLS_MAX);
     if (!device->has_tma || !f || !known || !d->affine || d->residual || norm_is_whole(d, d->ldy) ||
         prefers_elements(d))
         return false;
-    row_pipeline_split s = held_split(d, f, 1);
-    while (!s.chunk.threads && s.cluster < row_pipeline_cluster_max(device))
-        s = held_split(d, f, 2 * s.cluster);
-    if (!s.chunk.threads || d->rows * s.cluster < TURNS * held_ctas_per_sm(f, &s) * (int64_t)device->sm_count)
+    const int vec = row_vec_full(d->dtype), chunks_max = d->dtype == CKL_F32 ? CHUNKS_MAX : f->chunks;
+    int64_t room = (int64_t)f->threads_max * f->steps * f->chunks * vec; // of a CTA
+    int cluster = 1, chunks = f->chunks;
+    while (cluster < row_pipeline_cluster_max(device) && d->cols > room / f->chunks * chunks_max * cluster)
+        cluster *= 2;
+    while (chunks < chunks_max && d->cols > room / f->chunks * chunks * cluster)
+        chunks++;
+    const int64_t threads = round_up(ceil_div(d->cols, (int64_t)f->steps * chunks * vec * cluster), WARP);
+    if (threads > f->threads_max)
         return false;
-    const row_pipeline_split pair = held_split(d, f, 2);
-    if (s.cluster == 1 && 8 * held_room(d, device, f, &pair) < 7 * held_room(d, device, f, &s))
-        s = pair;
+    row_pipeline_split s = { .chunk = { (int)threads, (int)threads, 1, vec, f->steps, .ragged = true },
+                             .cluster = cluster,
+                             .stages = f->stages,
+                             .residence = ROW_IN_REGISTERS,
+                             .cut = !norm_in_phase(d) };
+    s.chunks = (int)row_pipeline_chunks(&s, d->cols);
+    c->ctas_per_sm = f->warps / ((int)threads / WARP + 1);
+    if (d->rows * cluster < TURNS * c->ctas_per_sm * device->sm_count)
+        return false;
     row_pipeline_config(&s, &c->split, &c->flow);
-    c->ctas_per_sm = held_ctas_per_sm(f, &s);
     c->shared_weights = true;
     return true;
 }
