@@ -325,7 +325,7 @@ typedef struct pass {
     row_pipeline *s;
     pipeline_state *at;
     bool is_first; // waits for its stages to be full
-    bool releases; // lets the producer fill each stage again as soon as it has been read
+    bool releases; // lets the producer fill its stages again
     val past;      // where vectors are cut: bytes_past()
     row_visit *visit;
     void *user;
@@ -429,45 +429,18 @@ static bool is_whole(const row_pipeline *s, int chunk)
     return s->split.chunk.exact || chunk + 1 < s->split.chunks;
 }
 
-static val chunk_exists(const row_pipeline *s, const row_spans *all, int chunk)
-{
-    return is_whole(s, chunk) ? yes() : lt(add(begin_of(s, &all->bounds), chunk_start(s, chunk)), all->bounds.end);
-}
-
 static void pass_unrolled(const pass *v, const row_spans *all)
 {
     row_pipeline *s = v->s;
     for (int chunk = 0; chunk < s->split.chunks; chunk++) {
-        row_span here = { all->of[0].split, row_from(&all->of[0].place, chunk_start(s, chunk)) };
+        val start = chunk_start(s, chunk);
+        row_span here = { all->of[0].split, row_from(&all->of[0].place, start) };
         here.split.exact = is_whole(s, chunk);
+        val exists = here.split.exact ? yes() : lt(add(begin_of(s, &all->bounds), start), all->bounds.end);
         if (takes_stages(v))
-            take_chunk(v, &here, chunk_exists(s, all, chunk), s->rHeld[chunk]);
+            take_chunk(v, &here, exists, s->rHeld[chunk]);
         visit_chunk(v, &here, chunk, s->rHeld[chunk]);
     }
-}
-
-/* May the stages of a row wait for each other? Not if the producer needs one for the row behind the next. */
-static bool frees_together(const row_pipeline *s)
-{
-    const row_pipeline_split *split = &s->split;
-    return split->residence == ROW_IN_RING && split->chunks > 1 &&
-           split->stages >= (2 + split->lookahead) * split->chunks;
-}
-
-/* All stages of a row from `first` on, behind one fence. */
-static void free_row(const row_pipeline *s, const row_spans *all, val first)
-{
-    fence_proxy_async();
-    warp_sync();
-    IF(eq(lane(), imm(0)))
-        for (int chunk = 0; chunk < s->split.chunks; chunk++) {
-            val next = add(first, imm(chunk)), around = sub(next, imm(s->split.stages));
-            val stage = select(lt(next, imm(s->split.stages)), next, around), exists = chunk_exists(s, all, chunk);
-            if (is_imm(exists, 1))
-                pipeline_release(&s->ring, stage);
-            else IF(exists)
-                pipeline_release(&s->ring, stage);
-        }
 }
 
 static void load_ends(row_pipeline *s, const row_span *ends)
@@ -505,13 +478,7 @@ void row_pipeline_first_pass(row_pipeline *s, val row, row_visit *visit, void *u
 
 void row_pipeline_second_pass(row_pipeline *s, val row, row_visit *visit, void *user)
 {
-    const bool together = frees_together(s);
-    val first = together ? variable(U32, s->second_state.stage) : s->second_state.stage;
-    go_over(&(pass){ s, &s->second_state, .releases = !together, .visit = visit, .user = user }, row);
-    if (together) {
-        const row_spans all = spans_in(s, row);
-        free_row(s, &all, first);
-    }
+    go_over(&(pass){ s, &s->second_state, .releases = true, .visit = visit, .user = user }, row);
 }
 
 static void carry(const row_passes *passes, void *user)
