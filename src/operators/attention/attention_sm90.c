@@ -9,12 +9,10 @@
  * Persistent. Blocks of keys are taken from the last to the first, so that those with a mask come first. The consumers
  * take turns to issue products, so that one's softmax runs under the other's products.
  *
- * Rows may keep the maxima of their first blocks (config.old); the sums tell whether those still serve. Then every warp
- * releases the slots of the ring, as each may need the keys again.
+ * Where maxima are old (attention_sm90_weights.c) every warp releases the slots of the ring, as each may need the keys
+ * again.
  */
 #include "operators/attention/attention_sm90.h"
-
-#include <string.h>
 
 enum {
     BARRIER_CONSUMER = 1, // named barriers, + consumer: its 128 threads round the staging buffers
@@ -37,16 +35,15 @@ bool attention_sm90_fits_registers(const attention_sm90_config *c, int registers
     enum { ALL = 255, UNIT = 8, REST = 26, MORE = 2, OF_WEIGHTS = 4 };
     const int share = registers_per_sm / (WARPGROUP * (1 + c->consumers) * c->ctas) / UNIT * UNIT,
               launched = share < ALL ? share : ALL, moved = CONSUMER_REGISTERS[c->consumers][c->ctas],
-              own = moved ? moved : launched, block = c->tile_n / 2, scores = c->apart ? 2 * block : block,
-              out = attention_columns_of(c->form.dv).used / 2;
+              own = moved ? moved : launched, scores = c->tile_n / 2, out = attention_columns_of(c->form.dv).used / 2;
     const bool is_plain = !c->form.softcap && !c->form.mask && !attention_score_find(c->form.score) && !c->old;
-    return block + REST <= launched && out + OF_WEIGHTS + REST <= launched &&
-           scores + block / 2 + (is_plain ? 0 : block / 4) + out + REST + MORE <= own;
+    return scores + REST <= launched && out + OF_WEIGHTS + REST <= launched &&
+           scores + scores / 2 + (is_plain ? 0 : scores / 4) + out + REST + MORE <= own;
 }
 
 static bool has_turns(const attention_sm90_config *c)
 {
-    return c->consumers > 1 && !c->single && !(c->probe & 4);
+    return c->consumers > 1 && !c->single;
 }
 
 /* Is O rescaled only where a weight would exceed 2^SLACK? Of 256 columns 822 -> 776 us. */
@@ -69,37 +66,12 @@ static int64_t slot_bytes(const attention_sm90_config *c)
                    attention_columns_bytes(attention_columns_of(c->form.dv), c->tile_n));
 }
 
-/* Of a consumer's tile of queries; through it its O leaves where there are two. */
-static int64_t tile_bytes(const attention_sm90_config *c)
-{
-    return max_i64(attention_columns_bytes(attention_columns_of(c->form.d), ROWS),
-                   attention_columns_bytes(attention_columns_of(c->form.dv), ROWS));
-}
-
 int64_t attention_sm90_smem(const attention_sm90_config *c)
 {
     columns d = attention_columns_of(c->form.d), dv = attention_columns_of(c->form.dv);
-    const int64_t q = attention_columns_bytes(d, ROWS), o = attention_columns_bytes(staged_columns(dv), ROWS),
-                  of_consumer = c->queries == 2 ? 2 * tile_bytes(c) : q + o;
-    return c->consumers * of_consumer + c->slots * slot_bytes(c) +
-           16 * (int64_t)(c->slots + c->consumers * c->queries) + (c->draw ? scheduler_bytes(FETCHES) : 0);
-}
-
-/* A consumer's queries and O. */
-static void describe_tiles(sm90_kernel *k)
-{
-    const attention_sm90_config *cfg = k->cfg;
-    const ckl_dtype dtype = k->form->dtype;
-    if (cfg->queries == 1) {
-        k->sQ = attention_chunks("Q", dtype, k->d, ROWS, cfg->consumers);
-        k->sO = attention_chunks("O", dtype, staged_columns(k->dv), ROWS, cfg->consumers);
-        return;
-    }
-    const int64_t next = tile_bytes(cfg) / 2;
-    const int count = cfg->queries * cfg->consumers;
-    tensor sTiles = smem_tensor("Q and O", dtype, make_layout(shape(next, count), stride(1, next)), 1024);
-    k->sQ = tensor_with_layout(sTiles, attention_chunks_apart(dtype, k->d, ROWS, count, next));
-    k->sO = tensor_with_layout(sTiles, attention_chunks_apart(dtype, k->dv, ROWS, count, next));
+    int64_t q = attention_columns_bytes(d, ROWS), o = attention_columns_bytes(staged_columns(dv), ROWS);
+    return c->consumers * (q + o) + c->slots * slot_bytes(c) + 16 * (int64_t)(c->slots + c->consumers) +
+           (c->draw ? scheduler_bytes(FETCHES) : 0);
 }
 
 static void describe_shared_memory(sm90_kernel *k)
@@ -107,12 +79,13 @@ static void describe_shared_memory(sm90_kernel *k)
     const attention_sm90_config *cfg = k->cfg;
     ckl_dtype dtype = k->form->dtype;
     int64_t slot = slot_bytes(cfg) / 2;
-    describe_tiles(k);
+    k->sQ = attention_chunks("Q", dtype, k->d, ROWS, cfg->consumers);
     tensor sRing = smem_tensor("K and V", dtype, make_layout(shape(slot, cfg->slots), stride(1, slot)), 1024);
     k->sK = tensor_with_layout(sRing, attention_chunks_apart(dtype, k->d, cfg->tile_n, cfg->slots, slot));
     k->sV = tensor_with_layout(sRing, attention_chunks_apart(dtype, k->dv, cfg->tile_n, cfg->slots, slot));
+    k->sO = attention_chunks("O", dtype, staged_columns(k->dv), ROWS, cfg->consumers);
     const int releases = cfg->old ? WARPGROUP / 32 : 1; // of a consumer: release()
-    k->q = make_pipeline("Q barriers", cfg->consumers * cfg->queries, 1, cfg->queries == 1 ? releases : 1);
+    k->q = make_pipeline("Q barriers", cfg->consumers, 1, releases);
     k->ring = make_pipeline("ring", cfg->slots, 1, cfg->consumers * releases);
     if (cfg->draw)
         k->scheduler = make_dynamic_scheduler("tiles", k->p.counter, k->p.tiles, grid_x(), 1, FETCHES);
@@ -152,36 +125,6 @@ static void initialise(const sm90_kernel *k)
 
 /* Consumers */
 
-/* One consumer's view: its threads, its operands, the state of its rows. */
-typedef struct consumer_role {
-    val index, first_thread;
-    tiled_mma qk, pv;
-    tensor tCrV;        // (1,MMA_K,SLOTS)
-    tensor products;    // (MMA,1,1), of the same registers as scores unless these are apart
-    tensor scores, out; // (MMA,1,1)
-    val slot, next;     // of the keys of products, and of the scores
-    tensor weights;     // (PAIRS,1,MMA_K)
-    online_rows rows;
-    val exact;    // not 0: a block is scored, and its maxima found, before there are weights; u32
-    val lowered;  // with old maxima: not 0 where the rows' factors are not 1; u32
-    val is_short; // with a cap beside: attention_cap_is_short(), u32
-    val limit[ONLINE_ROWS_MAX];
-    val tiles;           // that it takes part in: others than the first consumer in whole ones
-    custom_score custom; // in the tile's head
-    pipeline_state at, q;
-    walk *walk;
-    val own;    // the stage of the tile's queries
-    val stored; // with two tiles of queries: the stage through which the last O left, or NOTHING; u32
-} consumer_role;
-
-enum { NOTHING = 255 };
-
-/* Its queries of a tile. */
-static tile_rows rows_of(const sm90_kernel *k, const consumer_role *c, const tile *t)
-{
-    return (tile_rows){ &k->grid, &t->s, &c->qk, add(t->row, mul(c->index, imm(ROWS))), warpgroup_thread(), ROWS };
-}
-
 static consumer_role describe_consumer(const sm90_kernel *k)
 {
     const attention_sm90_config *cfg = k->cfg;
@@ -191,13 +134,12 @@ static consumer_role describe_consumer(const sm90_kernel *k)
                         .pv = attention_warpgroup_mma(dtype, k->dv.used, "RS") };
     c.index = sub(warpgroup(), imm(1));
     c.first_thread = eq(warpgroup_thread(), imm(0));
+    c.keys = attention_score_operands_of(&c.qk, k->d, k->sQ, c.index, k->sK);
     c.tCrV = descriptors_B(&c.pv, attention_transposed_chunks(k->sV, k->dv));
     c.scores = fragment_C(&c.qk, ROWS, bn);
-    c.products = cfg->apart ? fragment_C(&c.qk, ROWS, bn) : c.scores;
-    c.slot = variable(U32, imm(0));
-    c.next = variable(U32, imm(0));
     c.out = fragment_C(&c.pv, ROWS, k->dv.used);
     c.weights = fragment_A_words(&c.pv, ROWS, bn);
+    c.sO = slice(k->sO, _, _, _, c.index);
     c.rows = attention_online_rows_begin(attention_online_row_count(c.scores), k->p.exponent);
     c.rows.slack = is_lazy(cfg) ? SLACK : 0;
     if (cfg->old || k->form->softcap)
@@ -209,12 +151,9 @@ static consumer_role describe_consumer(const sm90_kernel *k)
         for (int r = 0; r < c.rows.count; r++)
             c.limit[r] = variable(F32, immf(0));
     }
-    c.rows.probe = cfg->probe;
     c.tiles = cfg->parts ? select(eq(c.index, imm(0)), k->tiles, k->whole) : k->tiles;
     c.at = consumer_state(&k->ring);
-    c.q = (pipeline_state){ cfg->queries == 1 ? c.index : variable(U32, c.index), variable(U32, imm(0)), k->q.stages };
-    c.own = variable(U32, c.index);
-    c.stored = variable(U32, imm(cfg->queries == 1 ? 0 : NOTHING));
+    c.q = (pipeline_state){ c.index, variable(U32, imm(0)), cfg->consumers };
     return c;
 }
 
@@ -240,25 +179,6 @@ static void release(const sm90_kernel *k, const consumer_role *c, const pipeline
         pipeline_release(of, slot);
 }
 
-/* The queries of a tile are read; of two their place is free when O has left through it. */
-static void release_queries(const sm90_kernel *k, consumer_role *c)
-{
-    if (k->cfg->queries == 1)
-        release(k, c, &k->q, c->index);
-}
-
-/* The place through which the last O left. */
-static void release_stored(const sm90_kernel *k, consumer_role *c)
-{
-    if (k->cfg->queries == 1)
-        return;
-    IF(logical_and(c->first_thread, ne(c->stored, imm(NOTHING)))) {
-        tma_store_wait_read(0);
-        pipeline_release(&k->q, c->stored);
-    }
-    assign(c->stored, imm(NOTHING));
-}
-
 /*
  * The next slot of the ring. NOTE: by a shuffle, so that ptxas sees it is uniform and keeps descriptors in uniform
  * registers.
@@ -270,261 +190,11 @@ static val take_slot(consumer_role *c)
     return slot;
 }
 
-/* Products of its queries and the keys in a slot; asynchronous. */
-static void issue_scores(const sm90_kernel *k, consumer_role *c, val slot)
-{
-    const val stage = k->cfg->queries == 1 ? c->index : shuffle(c->q.stage, imm(0));
-    const score_operands of = attention_score_operands_of(&c->qk, k->d, k->sQ, stage, k->sK);
-    attention_issue_scores(&c->qk, &of, slot, c->products);
-}
-
 /* out += weights * V; asynchronous. */
 static void issue_product(consumer_role *c, val slot)
 {
     gemm(&c->pv, c->weights, slice(c->tCrV, _, _, slot), c->out, yes());
     mma_commit();
-}
-
-static void make_scores(const sm90_kernel *k, consumer_role *c, const tile *t, const key_walk *w)
-{
-    tile_rows rows = rows_of(k, c, t);
-    attention_make_scores(w, &rows, c->scores);
-}
-
-/*
- * Do products become scores only in the softmax? So they do where all blocks have a cap and nothing else, or with old
- * maxima a custom score.
- */
-static bool scores_late(const sm90_kernel *k, const consumer_role *c)
-{
-    const ckl_attention_score *how = c->custom.how;
-    return k->form->softcap ? !how && !k->form->mask : k->cfg->old && how && !how->block;
-}
-
-/*
- * Does it depend on the block how its scores become weights? Where products become scores late, or maxima are old, it
- * may have to be scored, and its maxima found, first: where a mask cuts it, or, with old maxima, rows are new.
- */
-static bool may_be_exact(const sm90_kernel *k, const consumer_role *c)
-{
-    return k->cfg->old || scores_late(k, c);
-}
-
-/* What is known of the softmax of a block before there are products. */
-static void look_ahead(const sm90_kernel *k, consumer_role *c, const tile *t, val block)
-{
-    const tile_rows rows = rows_of(k, c, t);
-    val exact = k->cfg->old ? attention_online_rows_are_new(&c->rows) : no();
-    if (k->form->right || k->form->left)
-        exact = logical_or(exact, attention_block_is_cut(&rows, block));
-    assign(c->exact, select(exact, imm_as(U32, 1), imm_as(U32, 0)));
-    if (k->cfg->old && k->form->softcap) {
-        val limit[ONLINE_ROWS_MAX];
-        assign(c->is_short, select(attention_cap_is_short(&c->rows, limit), imm_as(U32, 1), imm_as(U32, 0)));
-        for (int r = 0; r < c->rows.count; r++)
-            assign(c->limit[r], limit[r]);
-    }
-}
-
-static void mask_scores(const sm90_kernel *k, consumer_role *c, const tile *t, const key_walk *w)
-{
-    const tile_rows rows = rows_of(k, c, t);
-    if (k->form->right || k->form->left)
-        IF(attention_block_is_cut(&rows, w->block))
-            attention_mask_block(&rows, w->block, c->scores);
-}
-
-/* Makes scores, masked where needed. */
-static void shape_scores(const sm90_kernel *k, consumer_role *c, const tile *t, const key_walk *w)
-{
-    if (!scores_late(k, c))
-        make_scores(k, c, t, w);
-    if (may_be_exact(k, c)) {
-        IF(ne(c->exact, imm(0))) {
-            if (scores_late(k, c))
-                make_scores(k, c, t, w);
-            mask_scores(k, c, t, w);
-        }
-    } else {
-        mask_scores(k, c, t, w);
-    }
-}
-
-/*
- * Computes the products of a block again, element by element from shared memory: they were too large for the old
- * maxima.
- */
-static void score_again(const sm90_kernel *k, consumer_role *c, val slot)
-{
-    tensor cS = partition_C(&c->qk, identity_tensor(shape(ROWS, k->cfg->tile_n)), warpgroup_thread()); // (MMA,1,1)
-    layout distances = coordinate_distances(cS, 1);
-    fill(c->scores, immf(0));
-    for (int i = 0; i < k->d.chunks; i++) {
-        const int left = k->d.used - i * k->d.chunk, width = left < k->d.chunk ? left : k->d.chunk;
-        tensor sQ = slice(k->sQ, _, _, i, c->own), sK = slice(k->sK, _, _, i, slot); // (ROWS,CHUNK), (BN,CHUNK)
-        LOOP(l, imm(width)) {
-            val q[ONLINE_ROWS_MAX];
-            for (int r = 0; r < c->rows.count; r++)
-                q[r] = at_f32(sQ, coordinate(cS, 0, attention_online_row_value(cS, r)), l);
-            UNROLL(e, static_size(c->scores.layout)) {
-                val x = at(c->scores, e), key = add(coordinate(cS, 1, 0), imm(index_at(distances, e)));
-                assign(x, fma(q[attention_online_row_of(c->scores, e)], at_f32(sK, key, l), x));
-            }
-        }
-    }
-    fence_proxy_async(); // before TMA overwrites the block
-}
-
-/* What is left to do with products before they become weights by old maxima. */
-static raw_scores raw_of(const sm90_kernel *k, consumer_role *c, const tile *t, const key_walk *w, block_scores *custom)
-{
-    raw_scores raw = { .cap = NULL };
-    if (!scores_late(k, c))
-        return raw;
-    if (k->form->softcap) {
-        raw = (raw_scores){ .cap = k->p.cap, .is_short = ne(c->is_short, imm(0)) };
-        memcpy(raw.limit, c->limit, sizeof raw.limit);
-        return raw;
-    }
-    const tile_rows rows = rows_of(k, c, t);
-    *custom = attention_block_scores_of(&c->custom, &rows, w->block, c->scores);
-    return (raw_scores){ .score = attention_block_score, .of = custom };
-}
-
-/* The sums of a block of weights by old maxima; where these fail, scores are made again for new ones. */
-static void add_sums(const sm90_kernel *k, consumer_role *c, const tile *t, const key_walk *w, val slot,
-                     const raw_scores *raw, val fits, val *sum)
-{
-    assign(c->lowered, imm(0));
-    IF(logical_not(fits)) {
-        assign(c->lowered, imm(1));
-        const val lost = attention_online_rows_lower(&c->rows, c->scores, raw, sum);
-        if (k->cfg->probe & 32)
-            accumulators_to_A(c->scores, k->form->dtype, c->weights);
-        IF(lost) {
-            assign(c->exact, imm(1));
-            score_again(k, c, slot);
-            make_scores(k, c, t, w);
-        }
-    }
-    attention_online_rows_add(&c->rows, sum);
-}
-
-/* Weights by old maxima. */
-static void weigh_by_old(const sm90_kernel *k, consumer_role *c, const tile *t, const key_walk *w, val slot)
-{
-    block_scores custom;
-    const raw_scores raw = raw_of(k, c, t, w, &custom);
-    val sum[ONLINE_ROWS_MAX], fits;
-    if (k->cfg->apart) {
-        fits = attention_online_weights_by_old(&c->rows, c->scores, &raw, sum);
-    } else {
-        if (raw.score)
-            attention_custom_share_begin();
-        fits = attention_online_softmax_by_old(&c->rows, c->scores, &raw, sum);
-        if (raw.score)
-            attention_custom_share_end();
-    }
-    if (k->cfg->probe & 32)
-        accumulators_to_A(c->scores, k->form->dtype, c->weights);
-    add_sums(k, c, t, w, slot, &raw, fits, sum);
-}
-
-/* Scores become weights: by their own maxima, or where it may be so by old ones, or with the cap in the exponents. */
-static void soften(const sm90_kernel *k, consumer_role *c, const tile *t, const key_walk *w, val slot)
-{
-    if (!may_be_exact(k, c)) {
-        attention_online_softmax(&c->rows, c->scores, NULL);
-        return;
-    }
-    IF(eq(c->exact, imm(0))) {
-        if (k->cfg->old)
-            weigh_by_old(k, c, t, w, slot);
-        else
-            attention_online_softmax(&c->rows, c->scores, k->p.cap);
-    }
-    IF(ne(c->exact, imm(0))) {
-        attention_online_softmax(&c->rows, c->scores, NULL);
-        if (k->cfg->old)
-            assign(c->lowered, imm(1));
-        if (k->cfg->probe & 32)
-            accumulators_to_A(c->scores, k->form->dtype, c->weights);
-    }
-}
-
-/*
- * Issues the scores of the block behind this one, if there is one, else this one's again, for nobody: wgmma in a branch
- * would be serialised.
- */
-static void issue_ahead(const sm90_kernel *k, consumer_role *c, const key_walk *w)
-{
-    val more = logical_not(attention_key_walk_is_last(w));
-    if (attention_sm90_streams(k->cfg)) {
-        IF(attention_key_walk_is_last(w)) {
-            release_stored(k, c);
-            attention_sm90_next_tile(k, c->walk, false);
-            IF(lt(c->walk->number, k->tiles)) {
-                attention_sm90_next_queries(k, &c->q);
-                pipeline_wait_full(&k->q, &c->q);
-            }
-        }
-        more = lt(c->walk->number, k->tiles);
-    }
-    IF(more)
-        pipeline_wait_full(&k->ring, &c->at);
-    assign(c->next, shuffle(select(more, c->at.stage, c->slot), imm(0)));
-    IF(more)
-        pipeline_advance(&c->at);
-    mma_fence();
-    issue_scores(k, c, shuffle(c->next, imm(0)));
-}
-
-/* Products leave their registers: as exponents by old maxima, or as scores. */
-static void take_products(const sm90_kernel *k, consumer_role *c, const tile *t, const key_walk *w)
-{
-    IF(ne(c->exact, imm(0))) {
-        attention_copy_scores(c->products, c->scores);
-        make_scores(k, c, t, w);
-        mask_scores(k, c, t, w);
-    }
-    ELSE
-    {
-        block_scores custom;
-        const raw_scores raw = raw_of(k, c, t, w, &custom);
-        if (raw.score)
-            attention_custom_share_begin();
-        attention_online_exponents(&c->rows, c->products, c->scores, &raw);
-        if (raw.score)
-            attention_custom_share_end();
-    }
-}
-
-/*
- * The same with exponents apart: scores of the block behind this one, and the product of the one before, run under this
- * one's exponentials. On entry and on exit nothing is under way, and products are complete.
- */
-static void step_apart(const sm90_kernel *k, consumer_role *c, const tile *t, const key_walk *w)
-{
-    take_products(k, c, t, w);
-    begin_turn(k, c);
-    if (!(k->cfg->probe & 16))
-        issue_ahead(k, c, w);
-    pipeline_wait_full(&k->ring, &c->at);
-    const val values = take_slot(c);
-    mma_fence();
-    issue_product(c, values);
-    if (k->cfg->probe & 16)
-        issue_ahead(k, c, w);
-    end_turn(k, c);
-    soften(k, c, t, w, c->slot);
-    look_ahead(k, c, t, sub(w->block, imm(1)));
-    mma_wait(0);
-    release(k, c, &k->ring, c->slot);
-    release(k, c, &k->ring, values);
-    assign(c->slot, c->next);
-    accumulators_to_A(c->scores, k->form->dtype, c->weights);
-    IF(ne(c->lowered, imm(0)))
-        attention_scale_rows(c->out, c->rows.factor);
 }
 
 /*
@@ -536,29 +206,22 @@ static void step(const sm90_kernel *k, consumer_role *c, const tile *t, const ke
     val keys = take_slot(c);
     begin_turn(k, c);
     mma_fence();
-    issue_scores(k, c, keys);
+    attention_issue_scores(&c->qk, &c->keys, keys, c->scores);
     pipeline_wait_full(&k->ring, &c->at);
     val values = take_slot(c);
     mma_fence();
     issue_product(c, values);
     end_turn(k, c);
-    if (may_be_exact(k, c))
-        look_ahead(k, c, t, w->block);
-    mma_wait(k->cfg->probe & 32 ? 0 : 1);
+    attention_sm90_look_ahead(k, c, t, w->block);
+    mma_wait(1);
     if (!k->cfg->old)
         release(k, c, &k->ring, keys);
-    if (k->cfg->probe & 32)
-        release(k, c, &k->ring, values);
-    shape_scores(k, c, t, w);
-    soften(k, c, t, w, keys);
+    attention_sm90_weigh(k, c, t, w, keys);
     if (k->cfg->old)
         release(k, c, &k->ring, keys);
-    if (!(k->cfg->probe & 32)) {
-        mma_wait(0);
-        release(k, c, &k->ring, values);
-    }
-    if (!(k->cfg->probe & 32) || !may_be_exact(k, c))
-        accumulators_to_A(c->scores, k->form->dtype, c->weights);
+    mma_wait(0);
+    release(k, c, &k->ring, values);
+    accumulators_to_A(c->scores, k->form->dtype, c->weights);
     if (k->cfg->old)
         IF(ne(c->lowered, imm(0)))
             attention_scale_rows(c->out, c->rows.factor);
@@ -578,56 +241,34 @@ static void attend(const sm90_kernel *k, consumer_role *c, const tile *t, val ke
 {
     c->custom = attention_custom_score_of(k->form, &k->p, t->head);
     mma_wait(0);
-    if (!k->cfg->apart)
-        release(k, c, &k->ring, keys);
+    release(k, c, &k->ring, keys);
     key_walk w = attention_key_walk_begin(&c->custom, &k->grid, t, true);
     if (k->cfg->single)
-        release_queries(k, c);
+        release(k, c, &k->q, c->index);
     fill(c->out, immf(0));
-    attention_online_rows_reset(&c->rows);
-    const tile_rows rows = rows_of(k, c, t);
-    if (k->cfg->apart) {
-        assign(c->slot, keys);
-        attention_copy_scores(c->products, c->scores);
-        issue_ahead(k, c, &w);
-    }
-    make_scores(k, c, t, &w);
-    attention_mask_block(&rows, w.block, c->scores); // a tile's last block of keys may reach past the last key
-    attention_online_softmax(&c->rows, c->scores, NULL);
-    release_stored(k, c);
+    attention_sm90_weigh_first(k, c, t, &w);
     accumulators_to_A(c->scores, k->form->dtype, c->weights);
-    if (k->cfg->apart) {
-        look_ahead(k, c, t, sub(w.block, imm(1)));
-        mma_wait(0);
-        release(k, c, &k->ring, keys);
-        assign(c->slot, c->next);
-    } else
-        pipeline_wait_full(&k->ring, &c->at);
+    pipeline_wait_full(&k->ring, &c->at);
     if (!k->cfg->single) {
         FOREVER {
             attention_key_walk_look(&w);
             BREAK_IF(attention_key_walk_is_last(&w));
             attention_key_walk_advance(&w);
-            if (k->cfg->apart)
-                step_apart(k, c, t, &w);
-            else
-                step(k, c, t, &w);
+            step(k, c, t, &w);
         }
-        release_queries(k, c);
+        release(k, c, &k->q, c->index);
     }
-    if (k->cfg->apart)
-        pipeline_wait_full(&k->ring, &c->at);
-    assign(c->stored, c->own);
+    assign(c->q.parity, bit_xor(c->q.parity, imm(1)));
 }
 
 /* Stores O through the staging buffers by TMA, a chunk at a time. */
 static void store(const sm90_kernel *k, consumer_role *c, const tile *t)
 {
-    int subtile = k->dv.subtile, buffers = k->cfg->queries == 1 ? staged_columns(k->dv).chunks : k->dv.chunks;
+    int subtile = k->dv.subtile, buffers = staged_columns(k->dv).chunks;
     tiled_mma mma = attention_warpgroup_mma(k->form->dtype, subtile, "SS");
     staged_store staged = { add(c->index, imm(BARRIER_CONSUMER)), WARPGROUP, c->first_thread };
     for (int i = 0; i < k->dv.chunks; i++) {
-        tensor sO = slice(k->sO, _, _, i % buffers, k->cfg->queries == 1 ? c->index : c->stored); // (ROWS,CHUNK)
+        tensor sO = slice(c->sO, _, _, i % buffers); // (ROWS,CHUNK)
         staging_wait(&staged, i == 0 && k->dv.chunks % buffers ? 0 : buffers - 1);
         for (int j = 0; j < k->dv.chunk && i * k->dv.chunk + j < k->dv.used; j += subtile) {
             tensor acc = slice(accumulator_columns(c->out, i * k->dv.chunk + j, subtile), _, 0, _);
@@ -647,11 +288,9 @@ static void finish(const sm90_kernel *k, consumer_role *c, const tile *t)
     attention_online_rows_finish(&c->rows, attention_sink_of(&k->grid, t->head));
     attention_scale_rows(c->out, c->rows.factor);
     if (k->form->lse) {
-        tile_rows rows = rows_of(k, c, t);
+        const tile_rows rows = attention_sm90_rows_of(k, c, t);
         attention_store_logarithms(&rows, &c->rows, t->head);
     }
-    if (k->cfg->queries == 2)
-        mma_wait(0); // the next scores, as there may be none: then they are of the queries in whose place O goes
     store(k, c, t);
 }
 
@@ -665,28 +304,9 @@ static void consume_tiles(const sm90_kernel *k, consumer_role *c, walk *w)
     pipeline_wait_full(&k->ring, &c->at);
     val keys = variable(U32, take_slot(c));
     mma_fence();
-    issue_scores(k, c, keys);
-    if (attention_sm90_streams(k->cfg)) {
-        c->walk = w;
-        FOREVER {
-            const tile t = attention_sm90_tile_of(k, w->number);
-            assign(c->own, c->q.stage);
-            attend(k, c, &t, keys);
-            val values = take_slot(c);
-            mma_fence();
-            issue_product(c, values);
-            assign(keys, c->slot);
-            mma_wait(0);
-            release(k, c, &k->ring, values);
-            finish(k, c, &t);
-            BREAK_IF(ge(w->number, k->tiles));
-        }
-        release_stored(k, c);
-        return;
-    }
+    attention_issue_scores(&c->qk, &c->keys, keys, c->scores);
     FOREVER {
         const tile t = attention_sm90_tile_of(k, w->number);
-        assign(c->own, c->q.stage);
         attend(k, c, &t, keys);
         val values = take_slot(c);
         mma_fence();
@@ -694,7 +314,6 @@ static void consume_tiles(const sm90_kernel *k, consumer_role *c, walk *w)
         attention_sm90_next_tile(k, w, false);
         val is_next = lt(w->number, k->tiles), more = k->cfg->parts ? lt(w->number, c->tiles) : is_next;
         IF(is_next) {
-            attention_sm90_next_queries(k, &c->q);
             pipeline_wait_full(&k->q, &c->q);
             pipeline_wait_full(&k->ring, &c->at);
         }
@@ -705,14 +324,13 @@ static void consume_tiles(const sm90_kernel *k, consumer_role *c, walk *w)
         } else
             pipeline_advance(&c->at);
         mma_fence();
-        issue_scores(k, c, keys);
+        attention_issue_scores(&c->qk, &c->keys, keys, c->scores);
         mma_wait(1);
         release(k, c, &k->ring, values);
         finish(k, c, &t);
         BREAK_IF(logical_not(more));
     }
     mma_wait(0);
-    release_stored(k, c);
 }
 
 static void pass_slots(const sm90_kernel *k, consumer_role *c)
@@ -730,10 +348,8 @@ static void let_pass(const sm90_kernel *k, consumer_role *c, walk *w)
         BREAK_IF(ge(w->number, k->tiles));
         const tile t = attention_sm90_tile_of(k, w->number);
         pipeline_wait_full(&k->q, &c->q);
-        assign(c->stored, c->q.stage);
-        release_queries(k, c);
-        release_stored(k, c);
-        attention_sm90_next_queries(k, &c->q);
+        release(k, c, &k->q, c->index);
+        assign(c->q.parity, bit_xor(c->q.parity, imm(1)));
         pass_slots(k, c);
         LOOP_FROM(block, add(t.first, imm(1)), t.end, imm(1)) {
             begin_turn(k, c);

@@ -33,18 +33,6 @@ void attention_sm90_next_tile(const sm90_kernel *k, walk *w, bool fetches)
     assign(w->turn, add(w->turn, imm(1)));
 }
 
-void attention_sm90_next_queries(const sm90_kernel *k, pipeline_state *of)
-{
-    const val consumers = imm(k->cfg->consumers), flip = bit_xor(of->parity, imm(1));
-    if (k->cfg->queries == 1) {
-        assign(of->parity, flip);
-        return;
-    }
-    const val upper = ge(of->stage, consumers);
-    assign(of->parity, select(upper, flip, of->parity));
-    assign(of->stage, select(upper, sub(of->stage, consumers), add(of->stage, consumers)));
-}
-
 /* A tile and where its K and V, and its Q, are: found once, since a division takes one thread a hundred cycles. */
 typedef struct tile_source {
     const tile *t;
@@ -66,93 +54,28 @@ static void load_block(const sm90_kernel *k, pipeline_state *ring, const tile_so
     pipeline_advance(ring);
 }
 
-static void load_queries(const sm90_kernel *k, const pipeline_state *q, const tile_source *from)
+static void load_queries(const sm90_kernel *k, val parity, const tile_source *from)
 {
     const sequence *s = &from->t->s;
     for (int w = 0; w < k->cfg->consumers; w++) {
         const val row = add(from->t->row, imm(w * ROWS));
         const tile_box at = attention_box_of(k->form->ragged, s->q_at, s->q, row, &from->queries);
-        const pipeline_state stage = { add(q->stage, imm(w)), q->parity, q->stages };
+        pipeline_state stage = { imm_as(U32, w), parity, k->cfg->consumers };
         pipeline_wait_empty(&k->q, &stage);
         pipeline_expect(&k->q, &stage, imm((int)attention_columns_bytes(k->d, ROWS)));
-        attention_load_chunks(&k->tmaQ, slice(k->sQ, _, _, _, stage.stage), &at, pipeline_full_barrier(&k->q, &stage));
+        attention_load_chunks(&k->tmaQ, slice(k->sQ, _, _, _, w), &at, pipeline_full_barrier(&k->q, &stage));
     }
 }
 
-static tile_source source_of(const sm90_kernel *k, const tile *t)
-{
-    tile_source from = { .t = t, .queries = attention_place_of(&k->grid, t->head, false) };
-    from.keys = (tile_place){ div(from.queries.head, k->p.group), from.queries.batch };
-    return from;
-}
-
-/* The first block of the next tile, if there is one, and its queries. */
-static void load_first(const sm90_kernel *k, pipeline_state *ring, pipeline_state *q, walk *w)
-{
-    attention_sm90_next_tile(k, w, true);
-    IF(lt(w->number, k->tiles)) {
-        const tile t = attention_sm90_tile_of(k, w->number);
-        const tile_source from = source_of(k, &t);
-        load_block(k, ring, &from, ATTENTION_K, sub(t.end, imm(1)));
-        load_queries(k, q, &from);
-        attention_sm90_next_queries(k, q);
-    }
-}
-
-/* Keys are two blocks ahead of values, those of the next tile, too. */
-static void load_stream(const sm90_kernel *k, pipeline_state *ring, pipeline_state *q)
-{
-    walk w = attention_sm90_walk();
-    load_first(k, ring, q, &w);
-    FOREVER {
-        BREAK_IF(ge(w.number, k->tiles));
-        const tile t = attention_sm90_tile_of(k, w.number);
-        const tile_source from = source_of(k, &t);
-        val block = variable(U32, sub(t.end, imm(1)));
-        FOREVER {
-            if (k->cfg->probe & 16)
-                IF(ne(block, sub(t.end, imm(1))))
-                    load_block(k, ring, &from, ATTENTION_V, add(block, imm(1)));
-            IF(ne(block, t.first)) {
-                load_block(k, ring, &from, ATTENTION_K, sub(block, imm(1)));
-            }
-            ELSE
-            {
-                load_first(k, ring, q, &w);
-            }
-            if (!(k->cfg->probe & 16))
-                IF(ne(block, sub(t.end, imm(1))))
-                    load_block(k, ring, &from, ATTENTION_V, add(block, imm(1)));
-            BREAK_IF(eq(block, t.first));
-            assign(block, sub(block, imm(1)));
-        }
-        load_block(k, ring, &from, ATTENTION_V, t.first);
-    }
-}
-
-static void load_tile(const sm90_kernel *k, pipeline_state *ring, const pipeline_state *q, const tile *t)
+static void load_tile(const sm90_kernel *k, pipeline_state *ring, val q_parity, const tile *t)
 {
     custom_score custom = attention_custom_score_of(k->form, &k->p, t->head);
     key_walk w = attention_key_walk_begin(&custom, &k->grid, t, false);
     tile_source from = { .t = t, .queries = attention_place_of(&k->grid, t->head, false) };
     from.keys = (tile_place){ div(from.queries.head, k->p.group), from.queries.batch };
     load_block(k, ring, &from, ATTENTION_K, w.block);
-    load_queries(k, q, &from);
-    if (k->cfg->apart) { // scores are a block further ahead
-        IF(logical_not(attention_key_walk_is_last(&w)))
-            load_block(k, ring, &from, ATTENTION_K, attention_key_walk_next(&w));
-        FOREVER {
-            BREAK_IF(attention_key_walk_is_last(&w));
-            const val block = w.block, next = attention_key_walk_next(&w);
-            if (k->cfg->probe & 16)
-                load_block(k, ring, &from, ATTENTION_V, block);
-            IF(ne(next, t->first))
-                load_block(k, ring, &from, ATTENTION_K, sub(next, imm(1)));
-            if (!(k->cfg->probe & 16))
-                load_block(k, ring, &from, ATTENTION_V, block);
-            attention_key_walk_advance(&w);
-        }
-    } else if (!k->cfg->single)
+    load_queries(k, q_parity, &from);
+    if (!k->cfg->single)
         FOREVER {
             attention_key_walk_look(&w);
             BREAK_IF(attention_key_walk_is_last(&w));
@@ -163,29 +86,22 @@ static void load_tile(const sm90_kernel *k, pipeline_state *ring, const pipeline
     load_block(k, ring, &from, ATTENTION_V, w.block);
 }
 
-static void load_tiles(const sm90_kernel *k, pipeline_state *ring, pipeline_state *q)
-{
-    walk w = attention_sm90_walk();
-    FOREVER {
-        attention_sm90_next_tile(k, &w, true);
-        BREAK_IF(ge(w.number, k->tiles));
-        const tile t = attention_sm90_tile_of(k, w.number);
-        load_tile(k, ring, q, &t);
-        attention_sm90_next_queries(k, q);
-    }
-}
-
 void attention_sm90_produce(const sm90_kernel *k)
 {
     if (k->cfg->consumers > 1 || k->cfg->ctas > 1)
         warpgroup_reg_dealloc(PRODUCER_REGISTERS[k->cfg->consumers]);
     IF(eq(warp(), imm(0))) {
         IF(elect()) {
-            pipeline_state ring = producer_state(&k->ring), q = producer_state(&k->q);
-            if (attention_sm90_streams(k->cfg))
-                load_stream(k, &ring, &q);
-            else
-                load_tiles(k, &ring, &q);
+            pipeline_state ring = producer_state(&k->ring);
+            val q_parity = variable(U32, imm(1));
+            walk w = attention_sm90_walk();
+            FOREVER {
+                attention_sm90_next_tile(k, &w, true);
+                BREAK_IF(ge(w.number, k->tiles));
+                tile t = attention_sm90_tile_of(k, w.number);
+                load_tile(k, &ring, q_parity, &t);
+                assign(q_parity, bit_xor(q_parity, imm(1)));
+            }
         }
     }
 }

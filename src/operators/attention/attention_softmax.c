@@ -125,9 +125,6 @@ static val power_of(const online_rows *rows, const val *cap, val x)
 {
     if (!cap)
         return rows->exponent;
-    if (rows->probe & 2)
-        return fma(mul(x, x), mul(immf(2), mul(mul(cap[CAP_SCALE], cap[CAP_SCALE]), cap[CAP_SHIFT])),
-                   fma(cap[CAP_SHIFT], cap[CAP_SHIFT], cap[CAP_REST]));
     const val scaled = mul(x, cap[CAP_SCALE]), shifted = fma(scaled, scaled, cap[CAP_SHIFT]);
     return fma(shifted, shifted, cap[CAP_REST]);
 }
@@ -171,40 +168,22 @@ static val exponent_of(val x, val power, val offset, row_line *of_row)
     return fma(l.x, of_row->unit, fma(l.c, of_row->slope, of_row->offset));
 }
 
-/* Raw scores become exponents by the maxima. With a cap, maxima and sums must allow TANH_SHORT. */
-static void make_exponents(const online_rows *rows, tensor from, tensor to, raw_scores raw)
+/* Raw scores become weights by the maxima; sum: of this lane's. With a cap, maxima and sums must allow TANH_SHORT. */
+static void weigh_rows(const online_rows *rows, tensor scores, raw_scores raw, val *sum)
 {
-    val offset[ONLINE_ROWS_MAX];
+    val offset[ONLINE_ROWS_MAX], chain[ONLINE_ROWS_MAX][SUM_CHAINS];
+    int seen[ONLINE_ROWS_MAX] = { 0 };
     row_line lines[ONLINE_ROWS_MAX] = { 0 };
     for (int r = 0; r < rows->count; r++)
         offset[r] = variable(F32, neg(mul(rows->max[r], rows->exponent)));
-    UNROLL(i, static_size(to.layout)) {
-        const int r = attention_online_row_of(to, i);
-        val y = at(from, i), x = raw.score ? raw.score(raw.of, y, i) : y;
-        assign(at(to, i), exponent_of(x, power_of(rows, raw.cap, x), offset[r], &lines[r]));
-    }
-}
-
-/* Exponents become weights; sum: of this lane's. */
-static void weigh(const online_rows *rows, tensor scores, val *sum)
-{
-    val chain[ONLINE_ROWS_MAX][SUM_CHAINS];
-    int seen[ONLINE_ROWS_MAX] = { 0 };
     UNROLL(i, static_size(scores.layout)) {
-        const int r = attention_online_row_of(scores, i), to = seen[r]++ % SUM_CHAINS;
-        val weight = at(scores, i);
-        assign(weight, exp2_ftz(weight));
+        int r = attention_online_row_of(scores, i), to = seen[r]++ % SUM_CHAINS;
+        val weight = at(scores, i), x = raw.score ? raw.score(raw.of, weight, i) : weight;
+        assign(weight, exp2_ftz(exponent_of(x, power_of(rows, raw.cap, x), offset[r], &lines[r])));
         chain[r][to] = seen[r] <= SUM_CHAINS ? weight : add(chain[r][to], weight);
     }
     UNROLL(r, rows->count)
         sum[r] = add(chain[r][0], chain[r][1]);
-}
-
-/* Raw scores become weights by the maxima. */
-static void weigh_rows(const online_rows *rows, tensor scores, raw_scores raw, val *sum)
-{
-    make_exponents(rows, scores, scores, raw);
-    weigh(rows, scores, sum);
 }
 
 /*
@@ -240,18 +219,6 @@ static val fits_short(const online_rows *rows, double growth_min)
 /* Scores become weights after the cap, which is part of the exponents where it is short. */
 static void weigh_capped(const online_rows *rows, tensor scores, val is_short, const val *cap, val *sum)
 {
-    if (rows->probe & 1) {
-        IF(is_short) {
-            make_exponents(rows, scores, scores, (raw_scores){ .cap = cap });
-        }
-        ELSE
-        {
-            attention_cap_scores(scores, *cap);
-            make_exponents(rows, scores, scores, (raw_scores){ NULL });
-        }
-        weigh(rows, scores, sum);
-        return;
-    }
     val by_branch[ONLINE_ROWS_MAX];
     for (int r = 0; r < rows->count; r++)
         sum[r] = variable(F32, immf(0));
@@ -351,34 +318,6 @@ val attention_online_softmax_by_old(const online_rows *rows, tensor scores, cons
     return vote_all(fits);
 }
 
-void attention_online_exponents(const online_rows *rows, tensor products, tensor exponents, const raw_scores *raw)
-{
-    if (!raw->cap) {
-        make_exponents(rows, products, exponents, *raw);
-        return;
-    }
-    IF(raw->is_short) {
-        make_exponents(rows, products, exponents, *raw);
-    }
-    ELSE
-    {
-        attention_copy_scores(products, exponents);
-        attention_cap_scores(exponents, *raw->cap);
-        make_exponents(rows, exponents, exponents, (raw_scores){ NULL });
-    }
-}
-
-val attention_online_weights_by_old(const online_rows *rows, tensor exponents, const raw_scores *raw, val *sum)
-{
-    val fits = yes();
-    weigh(rows, exponents, sum);
-    UNROLL(r, rows->count) {
-        sum[r] = variable(F32, sum[r]);
-        fits = logical_and(fits, le(sum[r], raw->cap ? raw->limit[r] : immf(SUM_MAX)));
-    }
-    return vote_all(fits);
-}
-
 val attention_online_rows_lower(online_rows *rows, tensor weights, const raw_scores *raw, val *sum)
 {
     val keep[ONLINE_ROWS_MAX], is_beyond = no();
@@ -452,12 +391,6 @@ static void tanh_by_exponentials(tensor x)
         val one = at(x, i);
         assign(one, fma(rcp_ftz(add(exp2_ftz(mul(one, immf(2 * M_LOG2E))), immf(1))), immf(-2), immf(1)));
     }
-}
-
-void attention_copy_scores(tensor from, tensor to)
-{
-    UNROLL(i, static_size(to.layout))
-        assign(at(to, i), at(from, i));
 }
 
 /* Most scores are less than half of their cap: those take a polynomial, as the softmax has exponentials enough. */

@@ -18,8 +18,7 @@ int attention_online_row_of(tensor acc, int64_t value);
 /* The state of a thread's rows. */
 typedef struct online_rows {
     int count;
-    val exponent; // weights are 2^(exponent * (score - max))
-    int probe;
+    val exponent;                // weights are 2^(exponent * (score - max))
     int slack;                   // a maximum stays while weights are at most 2^slack: mostly `factor` is 1
     val max[ONLINE_ROWS_MAX];    // of the scores so far, at least ATTENTION_FLOOR; known to the four lanes of a row
     val sum[ONLINE_ROWS_MAX];    // of this lane's weights; after attention_online_rows_finish() of the whole row's
@@ -65,10 +64,6 @@ val attention_cap_is_short(const online_rows *rows, val *limit);
  */
 val attention_online_softmax_by_old(const online_rows *rows, tensor scores, const raw_scores *raw, val *sum);
 
-/* The same in two steps, between which the products' registers are free. */
-void attention_online_exponents(const online_rows *rows, tensor products, tensor exponents, const raw_scores *raw);
-val attention_online_weights_by_old(const online_rows *rows, tensor exponents, const raw_scores *raw, val *sum);
-
 /*
  * Where they did not: lowers weights and rows, what was summed before counts `factor` times. Or true, in all lanes, and
  * rows are as they were, but their sums are 0: scores were too large, and must be computed again for new maxima.
@@ -94,9 +89,6 @@ void attention_online_rows_finish(online_rows *rows, val sink);
 
 /* ln(sum of exp(score)) of a row, of its maximum in bits and the sum of its weights; -inf where there are none. */
 val attention_logarithm(val top, val sum);
-
-/* From registers to registers. */
-void attention_copy_scores(tensor from, tensor to);
 
 /* Scores become tanh(factor * score), as a soft cap needs. */
 void attention_cap_scores(tensor scores, val factor);
