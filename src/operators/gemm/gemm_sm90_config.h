@@ -127,7 +127,10 @@ int gemm_sm90_partial_rows(const gemm_sm90_config *config);
 /* Accumulators of a consumer thread; and of one of those sums. */
 int gemm_sm90_accumulators(const gemm_sm90_config *config);
 
-/* More than these would spill: the fewer, the more else the epilogue holds in registers. */
+/*
+ * More than these would spill: the fewer, the more else an epilogue holds in registers. Of C, X, a bias and scales of
+ * rows it may have one beside 192.
+ */
 int gemm_sm90_accumulators_most(const gemm_sm90_config *config);
 
 /*

@@ -32,14 +32,11 @@ int gemm_sm90_accumulators(const gemm_sm90_config *c)
 int gemm_sm90_accumulators_most(const gemm_sm90_config *c)
 {
     const gemm_epilogue *e = &c->epilogue;
-    const bool reads = gemm_reads_matrix(e), backward = gemm_is_backward(e->activation);
     const bool scales = e->scale_a == CKL_GEMM_SCALE_ROW || e->scale_b == CKL_GEMM_SCALE_ROW;
-    if (c->consumers == 3)
-        return 96;
-    if (e->c + backward + e->bias + scales > 1 || (reads && c->buffers == 1) || e->preactivation || e->amax ||
-        e->weighted || e->scatter)
-        return GEMM_EASY_ACCUMULATORS;
-    return 192;
+    const int operands = e->c + gemm_is_backward(e->activation) + e->bias + scales;
+    const bool ahead = c->buffers > 1 || !gemm_reads_matrix(e);
+    const bool others = e->preactivation || e->amax || e->weighted || e->scatter;
+    return c->consumers == 3 ? 96 : operands <= 1 && ahead && !others ? 192 : GEMM_EASY_ACCUMULATORS;
 }
 
 /* Every row or column has its own scale, or every square, which a tile may cover in part. */
