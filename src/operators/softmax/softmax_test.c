@@ -226,7 +226,8 @@ static const char *const cases[] = {
     "tiles=3'                                      # too small for cp.async",
     "shape=300x40 axis=0 misalign=1 scale=0.5 impl=column_long config='scaled=1 threads=64 lanes=8 vec=4 steps=2 "
     "tiles=2'",
-    "shape=3x1280x77 axis=1 dtype=bf16 fill=hard impl=column_long config='threads=128 lanes=16 tiles=2 fold=16' # lines "
+    "shape=3x1280x77 axis=1 dtype=bf16 fill=hard impl=column_long config='threads=128 lanes=16 tiles=2 fold=16' # "
+    "lines "
     "that follow each other, taken as one",
     "shape=1288x33 axis=0 direction=backward log=1 impl=column_long config='threads=64 lanes=8 steps=4 tiles=3 fold=4'",
     "shape=1024x5 axis=0 dtype=f16 impl=column_long config='lanes=32 tiles=1 fold=8' # columns of several in a vector",
@@ -251,8 +252,10 @@ static const char *const cases[] = {
     "shape=130x130 fill=hard scale=0.5 # finite scores up to FLT_MAX / 2",
     "shape=130x320 axis=0 fill=hard scale=0.5",
     "shape=130x320 axis=0 fill=hard # and a column",
-    "shape=3x20011 log=1 fill=hard impl=long config='threads=64 row_threads=64 steps=2 cluster=2 held=3' # tiles that stay",
-    "shape=3x3000 dtype=bf16 direction=backward impl=long config='threads=64 row_threads=64 vec=8 steps=2 cluster=2 held=3' "
+    "shape=3x20011 log=1 fill=hard impl=long config='threads=64 row_threads=64 steps=2 cluster=2 held=3' # tiles that "
+    "stay",
+    "shape=3x3000 dtype=bf16 direction=backward impl=long config='threads=64 row_threads=64 vec=8 steps=2 cluster=2 "
+    "held=3' "
     "# more than there are",
     "shape=9x77                                    # ragged rows: vectors and ends, of some lanes",
     "shape=9x513 dtype=bf16 misalign=2             # and of a warp, boundaries elsewhere",
