@@ -314,7 +314,6 @@ static int64_t slot_words(const column_split *s, int count)
     return column_split_room(s) * count + ACCESS_WORDS;
 }
 
-
 static column_slots make_slots(const column_split *s, const reduction *r, const char *name, int partials)
 {
     const int64_t size = slot_words(s, r->count);
@@ -452,8 +451,7 @@ void column_reduce(const column_split *s, const column_place *p, const reduction
     const column_slots by_cta = s->cluster > 1 ? make_slots(s, r, "column_ctas", s->cluster) : result;
     write_partials(s, p, r, &own, values);
     cta_sync();
-    combine_partials(s, r, &own, partials, &by_cta, s->cluster > 1 ? cluster_rank() : imm(0), s->cluster,
-                     NULL);
+    combine_partials(s, r, &own, partials, &by_cta, s->cluster > 1 ? cluster_rank() : imm(0), s->cluster, NULL);
     if (s->cluster > 1) {
         cluster_sync();
         combine_partials(s, r, &by_cta, s->cluster, &result, imm(0), 1, NULL);

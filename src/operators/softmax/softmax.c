@@ -244,10 +244,9 @@ static ckl_status launch_chunks(const ckl_plan *plan, const void *args, ckl_stre
 /* The matrices of a tensor, as TMA sees them. */
 static param_tensor tiles_of(const ckl_softmax_desc *d, const void *pointer, int64_t ld)
 {
-    return (param_tensor){ .pointer = pointer,
-                           .size = { d->inner, d->n, d->outer },
-                           .stride = { 1, ld, d->n * ld },
-                           .l2_promotion = 128 };
+    return (param_tensor){
+        .pointer = pointer, .size = { d->inner, d->n, d->outer }, .stride = { 1, ld, d->n * ld }, .l2_promotion = 128
+    };
 }
 
 static ckl_status launch_flow(const ckl_plan *plan, const void *args, ckl_stream stream)
@@ -324,17 +323,13 @@ IMPLEMENTATION(column, "a strip of columns in the registers of a CTA or a cluste
                launch_columns);
 IMPLEMENTATION(column_long, "strips of any length in chunks; read twice, by a kernel for sums and one for outputs",
                column, column_long_fields, SOFTMAX_LONG_KERNELS, launch_chunks, .workspace_bytes = chunks_workspace);
-IMPLEMENTATION(column_flow, "strips flow through the shared memory of clusters that stay", column, column_flow_fields, 4,
-               launch_flow, .target = IR_SM90A, .workspace_bytes = chunks_workspace);
+IMPLEMENTATION(column_flow, "strips flow through the shared memory of clusters that stay", column, column_flow_fields,
+               4, launch_flow, .target = IR_SM90A, .workspace_bytes = chunks_workspace);
 
-static const implementation *const implementations[] = { &row_implementation,
-                                                         &pipeline_implementation,
-                                                         &long_implementation,
-                                                         &column_held_implementation,
-                                                         &column_implementation,
-                                                         &column_long_implementation,
-                                                         &column_flow_implementation,
-                                                         NULL };
+static const implementation *const implementations[] = { &row_implementation,         &pipeline_implementation,
+                                                         &long_implementation,        &column_held_implementation,
+                                                         &column_implementation,      &column_long_implementation,
+                                                         &column_flow_implementation, NULL };
 
 OPERATOR(softmax, softmax, "y = exp(x) / sum exp(x) along an axis, its logarithm, and their gradients",
          .workspace = offsetof(ckl_softmax_args, workspace));

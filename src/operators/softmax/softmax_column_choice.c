@@ -420,7 +420,8 @@ ckl_status softmax_choose_column_held(const void *desc, const ckl_device_info *d
              "%s: chosen on Hopper, where it was measured: large tensors, long columns, lines of whole vectors", what);
     c->form = softmax_form_of(d);
     const int64_t turn = HELD_CTAS * (int64_t)device->sm_count, least = is_forward(d) ? turn : device->sm_count;
-    const int lanes = is_ragged(d) ? ragged_lanes(d, ragged_vec(d)) : LINE_BYTES / (softmax_vec_of(d) * dtype_bytes(d->dtype));
+    const int lanes =
+        is_ragged(d) ? ragged_lanes(d, ragged_vec(d)) : LINE_BYTES / (softmax_vec_of(d) * dtype_bytes(d->dtype));
     const int at_once = is_half_forward(d) ? device->sm_count * 3 / 4 : device->sm_count;
     const int wide = begins_in_sectors(d) && !is_ragged(d) ? 2 * lanes : lanes;
     c->loading = fits_whole(d, wide, c) || fits_whole(d, lanes, c) ? 0 : at_once;
@@ -543,8 +544,8 @@ ckl_status softmax_admit_column_long(const void *desc, const ckl_device_info *de
     const ckl_softmax_desc *d = desc;
     const softmax_column_config *c = config;
     if (c->fold < 1 || d->n % c->fold || (c->fold > 1 && (d->ldx != d->inner || d->ldy != d->inner)))
-        FAIL(CKL_INVALID, "%s: fold=%d is less than 1, or n=%" PRId64 " lines do not follow each other by as many", what,
-             c->fold, d->n);
+        FAIL(CKL_INVALID, "%s: fold=%d is less than 1, or n=%" PRId64 " lines do not follow each other by as many",
+             what, c->fold, d->n);
     const ckl_softmax_desc folded = softmax_folded(d, c->fold);
     return admit_chunks(what, &folded, device, c, FLOW_MAX, SOFTMAX_LONG_STAGES);
 }
@@ -553,7 +554,8 @@ ckl_status softmax_admit_column_long(const void *desc, const ckl_device_info *de
 
 static int64_t flow_bytes(const softmax_column_config *c)
 {
-    return c->stages * (column_slots_bytes(&c->split, c->form.dtype) * softmax_inputs(&c->form) + 2 * IR_MBARRIER_BYTES) +
+    return c->stages *
+               (column_slots_bytes(&c->split, c->form.dtype) * softmax_inputs(&c->form) + 2 * IR_MBARRIER_BYTES) +
            column_allreduce_bytes(&c->split, softmax_state_values(&c->form));
 }
 
@@ -571,7 +573,8 @@ ckl_status softmax_choose_column_flow(const void *desc, const ckl_device_info *d
     c->split.lanes = LINE_BYTES / (c->split.vec * dtype_bytes(d->dtype));
     c->split.steps = TILE_BYTES / (c->split.vec * dtype_bytes(d->dtype) * softmax_inputs(&c->form));
     c->stages = 0;
-    const int64_t tile_bytes = column_slots_bytes(&c->split, d->dtype) * softmax_inputs(&c->form) + 2 * IR_MBARRIER_BYTES;
+    const int64_t tile_bytes =
+        column_slots_bytes(&c->split, d->dtype) * softmax_inputs(&c->form) + 2 * IR_MBARRIER_BYTES;
     c->stages = (int)min_i64(STAGES, (device->smem_per_cta_bytes - flow_bytes(c)) / tile_bytes);
     if (ceil_div(d->n, column_split_lines(&c->split)) > STAGES)
         c->split.lanes /= 2;
@@ -599,7 +602,8 @@ ckl_status softmax_admit_column_flow(const void *desc, const ckl_device_info *de
     if (column_split_lines(s) / s->cluster > BOX_LINES_MAX)
         FAIL(CKL_INVALID, "%s: a tile of more than %d lines", what, BOX_LINES_MAX);
     if (c->tiles < 1 || d->n > softmax_chunk_lines(c) || c->stages < c->tiles)
-        FAIL(CKL_UNSUPPORTED, "%s: tiles=%d stages=%d do not hold n=%" PRId64 " lines", what, c->tiles, c->stages, d->n);
+        FAIL(CKL_UNSUPPORTED, "%s: tiles=%d stages=%d do not hold n=%" PRId64 " lines", what, c->tiles, c->stages,
+             d->n);
     if (flow_bytes(c) > device->smem_per_cta_bytes)
         FAIL(CKL_UNSUPPORTED, "%s: stages=%d take %" PRId64 " bytes of shared memory of %" PRId64, what, c->stages,
              flow_bytes(c), device->smem_per_cta_bytes);

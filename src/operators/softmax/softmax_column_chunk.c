@@ -207,9 +207,9 @@ void merge_totals(const columns *c, int fold)
             const val folded = add(column, mul(rem(number, imm_as(U32, fold)), inner));
             const val strip = add(mul(t.outer, c->p.strips), div(folded, imm_as(U32, width)));
             exists[k] = logical_and(lt(number, all), lt(column, inner));
-            const tensor gS = gmem_tensor(
-                states_at(c, strip, div(number, imm_as(U32, fold)), rem(folded, imm_as(U32, width))), F32,
-                compact(leaf(count)));
+            const tensor gS =
+                gmem_tensor(states_at(c, strip, div(number, imm_as(U32, fold)), rem(folded, imm_as(U32, width))), F32,
+                            compact(leaf(count)));
             for (int v = 0; v < count; v++)
                 loaded[k][v] = variable(F32, immf(0));
             IF(exists[k])

@@ -8,11 +8,11 @@ enum { PRODUCER_THREADS = 32 };
 
 typedef struct column_flow {
     columns c;
-    int tiles;    // of a strip in each CTA
-    val strips;   // u32, of the tensors
-    val first;    // the first of this cluster
-    val step;     // to the next one
-    val slots;    // u32: the address of the ring's tiles
+    int tiles;  // of a strip in each CTA
+    val strips; // u32, of the tensors
+    val first;  // the first of this cluster
+    val step;   // to the next one
+    val slots;  // u32: the address of the ring's tiles
     pipeline ring;
     column_allreduce sums;
     tma_copy tma[SOFTMAX_INPUTS_MAX];
@@ -157,7 +157,8 @@ void softmax_column_flow(const void *config, int kernel)
         IF(elect())
             load_strips(&k);
     }
-    ELSE {
+    ELSE
+    {
         IF(lt(warp(), imm(warps)))
             sum_strips(&k);
         ELSE write_strips(&k);

@@ -226,6 +226,13 @@ static const char *const cases[] = {
     "tiles=3'                                      # too small for cp.async",
     "shape=300x40 axis=0 misalign=1 scale=0.5 impl=column_long config='scaled=1 threads=64 lanes=8 vec=4 steps=2 "
     "tiles=2'",
+    "shape=3x1280x77 axis=1 dtype=bf16 fill=hard impl=column_long config='threads=128 lanes=16 tiles=2 fold=16' # "
+    "lines "
+    "that follow each other, taken as one",
+    "shape=1288x33 axis=0 direction=backward log=1 impl=column_long config='threads=64 lanes=8 steps=4 tiles=3 fold=4'",
+    "shape=1024x5 axis=0 dtype=f16 impl=column_long config='lanes=32 tiles=1 fold=8' # columns of several in a vector",
+    "shape=5x600x40 axis=1 dtype=f16 misalign=1 impl=column_long config='threads=64 lanes=4 tiles=2 fold=2'",
+    "shape=2x1001x137 axis=1 dtype=f16 impl=column_long config='fold=1' # vectors that begin before their line",
     "shape=7x1000x136 axis=1 dtype=bf16 fill=hard impl=column_flow config='stages=4' # strips follow each other in few "
     "tiles, the last of which is half empty",
     "shape=5x513x264 axis=1 direction=backward impl=column_flow config='cluster=2 threads=64 steps=4 tiles=9 "
@@ -245,6 +252,11 @@ static const char *const cases[] = {
     "shape=130x130 fill=hard scale=0.5 # finite scores up to FLT_MAX / 2",
     "shape=130x320 axis=0 fill=hard scale=0.5",
     "shape=130x320 axis=0 fill=hard # and a column",
+    "shape=3x20011 log=1 fill=hard impl=long config='threads=64 row_threads=64 steps=2 cluster=2 held=3' # tiles that "
+    "stay",
+    "shape=3x3000 dtype=bf16 direction=backward impl=long config='threads=64 row_threads=64 vec=8 steps=2 cluster=2 "
+    "held=3' "
+    "# more than there are",
     "shape=9x77                                    # ragged rows: vectors and ends, of some lanes",
     "shape=9x513 dtype=bf16 misalign=2             # and of a warp, boundaries elsewhere",
     "shape=9x513 dtype=bf16 stagger=1              # inputs out of phase",
@@ -329,6 +341,11 @@ static const test_reject rejects[] = {
       "softmax column_held: cluster=2 exact=0, a chunk is a CTA's" },
     { "shape=64x8 axis=0 impl=column_long config='tiles=0'", CKL_INVALID,
       "softmax column_long: tiles=0 is not in 1.." },
+    { "shape=100x77 axis=0 impl=column_long config='fold=8 vec=4'", CKL_INVALID,
+      "softmax column_long: fold=8 is less than 1, or n=100 lines" },
+    { "shape=128x77 axis=0 ldx=80 ldy=80 impl=column_long config='fold=4 vec=4'", CKL_INVALID,
+      "softmax column_long: fold=4 is less than 1, or n=128 lines" },
+    { "shape=3x70000 impl=long config='held=8'", CKL_UNSUPPORTED, "softmax long: held=8 tiles of" },
     { "shape=64x8 axis=0 impl=column_held config='kept=9'", CKL_INVALID, "softmax column_held: kept=9 is not in 0..8" },
     { "shape=640x8 axis=0 impl=column_flow config='cluster=1 tiles=9'", CKL_INVALID,
       "softmax column_flow: cluster=1 exact=0 vec=4, boxes come to clusters" },
