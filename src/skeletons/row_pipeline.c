@@ -56,32 +56,24 @@ static row_spans spans_in(const row_pipeline *s, val row)
     return all;
 }
 
-/* Ragged rows in order of their phases: row p, and every count-th one behind it, for each p. All are u32. */
-typedef struct phases {
-    val count;        // of them: rows until one lies as the first does, or all rows
-    val rows, longer; // of a phase; the first ones have one more
-    val begin, end;   // of this cluster's rows in that order
-    val first, last;  // phases that it has rows of, or a share of none
-} phases;
-
-static val phase_start(const phases *ph, val p)
+static val phase_start(const row_phases *ph, val p)
 {
     return add(mul(p, ph->rows), min(p, ph->longer));
 }
 
-static val phase_of(const phases *ph, val i)
+static val phase_of(const row_phases *ph, val i)
 {
     val more = add(ph->rows, imm(1)), others = mul(ph->longer, more);
     return select(lt(i, others), div(i, more), add(ph->longer, div(sub(i, others), ph->rows)));
 }
 
-static phases phases_of(const row_pipeline *s)
+static row_phases phases_of(const row_pipeline *s)
 {
     const int vec = row_vec_full(s->dtype);
     val rows = convert(U32, s->rows), cluster = convert(U32, s->first_row), clusters = convert(U32, s->row_step);
     val ld = bit_or(convert(U32, s->output.ld), imm(vec)), period = div(imm_as(U32, vec), bit_and(ld, sub(imm(0), ld)));
     val share = div(rows, clusters), rest = rem(rows, clusters);
-    phases ph = { .count = min(period, rows) };
+    row_phases ph = { .count = min(period, rows) };
     ph.rows = div(rows, ph.count);
     ph.longer = rem(rows, ph.count);
     ph.begin = add(mul(cluster, share), min(cluster, rest));
@@ -91,7 +83,7 @@ static phases phases_of(const row_pipeline *s)
     return ph;
 }
 
-static void enter_phase(row_pipeline *s, const phases *ph, val p)
+static void enter_phase(row_pipeline *s, const row_phases *ph, val p)
 {
     val start = phase_start(ph, p), next = phase_start(ph, add(p, imm(1)));
     s->first_row = convert(I64, add(p, mul(ph->count, sub(max(ph->begin, start), start))));
@@ -107,7 +99,7 @@ void row_pipeline_each_phase(row_pipeline *s, row_phase_body *body, void *user)
         body(s, cluster, user);
         return;
     }
-    const phases ph = phases_of(s);
+    const row_phases ph = s->phases;
     LOOP_FROM(p, ph.first, add(ph.last, imm(1)), imm(1)) {
         enter_phase(s, &ph, p);
         assign(s->row, s->first_row);
@@ -239,7 +231,7 @@ static void produce(const row_pipeline *s)
             load_row(s, &at, row);
         return;
     }
-    const phases ph = phases_of(s);
+    const row_phases ph = s->phases;
     LOOP_FROM(p, ph.first, add(ph.last, imm(1)), imm(1)) {
         row_pipeline here = *s;
         enter_phase(&here, &ph, p);
@@ -284,6 +276,8 @@ row_pipeline row_pipeline_begin(const row_pipeline_split *split, const row_pipel
         s.scheduler = make_dynamic_scheduler("scheduler", counter, convert(U32, sub(s.rows, s.row_step)),
                                              convert(U32, s.row_step), split->cluster, row_pipeline_fetched_max(split));
     s.end = s.rows;
+    if (has_columns(&s))
+        s.phases = phases_of(&s); // some divisions, while the kernel before may still run
     initialise(&s);
     begin_if(eq(warp(), imm(threads / 32)));
     IF(elect())

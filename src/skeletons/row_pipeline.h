@@ -143,6 +143,14 @@ typedef struct row_pipeline_matrices {
     row_pipeline_matrix inputs[ROW_PIPELINE_INPUTS_MAX], output;
 } row_pipeline_matrices;
 
+/* Ragged rows in order of their phases: row p, and every count-th one behind it, for each p. All are u32. */
+typedef struct row_phases {
+    val count;        // of them: rows until one lies as the first does, or all rows
+    val rows, longer; // of a phase; the first ones have one more
+    val begin, end;   // of this cluster's rows in that order
+    val first, last;  // phases that it has rows of, or a share of none
+} row_phases;
+
 typedef struct row_pipeline {
     row_pipeline_split split;
     ckl_dtype dtype;
@@ -153,7 +161,8 @@ typedef struct row_pipeline {
     val end;                     // before this row
     bool dynamic;                // further rows come from the scheduler
     dynamic_scheduler scheduler; // if dynamic
-    row_spans columns;           // static schedule of ragged rows: those of all rows of a phase
+    row_phases phases;           // static schedule of ragged rows
+    row_spans columns;           // of these: those of all rows of a phase
     val fetched, row, next;      // variables of consumers: numbers fetched so far, this row, the next one
     int64_t stage_offset;        // of the ring in shared memory
     pipeline ring;

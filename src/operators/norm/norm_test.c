@@ -108,6 +108,13 @@ static const char *const cases[] = {
     "cluster=1 vec=8 steps=1 ragged=1 exact=0 stages=6 residence=ring lookahead=1 chunks=3 cut=0' # of two or three",
     "rows=9 cols=521 dtype=f16 offset=100 impl=forward config='threads=32 row_threads=32 cluster=2 vec=8 steps=1 "
     "ragged=1 exact=0 stages=4 residence=registers lookahead=0 chunks=2 shared_weights=1' # in a pair",
+    "rows=5 cols=1301 dtype=bf16 offset=100 misalign=1 impl=forward config='threads=32 row_threads=32 cluster=1 vec=8 "
+    "steps=2 ragged=1 exact=0 stages=4 residence=registers lookahead=0 chunks=3 shared_weights=1' # gamma and beta "
+    "from any address on",
+    "rows=5 cols=1801 dtype=f16 offset=100 stagger=4 impl=forward config='threads=64 row_threads=64 cluster=2 vec=8 "
+    "steps=1 ragged=1 exact=0 stages=4 residence=registers lookahead=0 chunks=2 shared_weights=1' # beta alone",
+    "rows=3 cols=4001 offset=100 impl=forward config='threads=32 row_threads=32 cluster=1 vec=4 steps=4 ragged=1 "
+    "exact=0 stages=8 residence=registers lookahead=0 chunks=8 shared_weights=1' # several turns of vectors",
     "rows=9 cols=45001 direction=backward dtype=bf16             # of four chunks, which look ahead",
     "rows=40 cols=6520 direction=backward dtype=bf16 residual=1 impl=backward config='threads=416 row_threads=416 "
     "cluster=1 vec=8 steps=1 stages=5 residence=ring lookahead=1 chunks=2 exact=0'",

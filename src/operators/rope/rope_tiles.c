@@ -25,6 +25,7 @@
 
 FIELD_STRUCT(rope_tiles_config, ROPE_TILES_CONFIG);
 enum { BULK_BYTES = 16, TILE_BYTES_MAX = 72 << 10 }; // three CTAs an SM
+enum { RESIDENT_THREADS = 1280 };                    // of an SM, for which it has registers: 48 each
 
 static int lanes_of(const rope_tiles_config *c)
 {
@@ -194,7 +195,7 @@ static void rope_tiles(const void *config, int kernel)
 {
     const rope_tiles_config *cfg = config;
     const int busy = cfg->threads / lanes_of(cfg) * lanes_of(cfg);
-    launch_bounds(cfg->threads, 0);
+    launch_bounds(cfg->threads, RESIDENT_THREADS / cfg->threads);
     rope_values p = params_of(rope);
     tile t = tile_here(cfg, &p, kernel == 0);
     if (cfg->prefetch && t.by_bulk)
