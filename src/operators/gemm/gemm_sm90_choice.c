@@ -254,13 +254,12 @@ static const even_tile even_tiles[] = { { { 256, 192, 2, 0, 1, 1, 1, 0 }, 1, 64,
 
 /*
  * Those that make the columns of all turns fewest, or 0: it has none. Of few widths, so that kernels are few. Not where
- * rows begin inside lines: 1904x1904x1904 takes 27.6 us in 192x192, 28.7 in pairs of 128x240; and with a bias not any:
- * 5120x1280x2560 takes 57.4 us in three turns of 128x144, 52.1 in two of 128x224.
+ * rows begin inside lines: 1904x1904x1904 takes 27.6 us in 192x192, 28.7 in pairs of 128x240.
  */
 static int columns_of_even(const ckl_gemm_desc *d, const even_tile *t, const gemm_sm90_config *c,
                            const ckl_device_info *device)
 {
-    enum { SQUARE = 128, STEPS_LEAST = 24, WITH_BIAS = 64 };
+    enum { SQUARE = 128, STEPS_LEAST = 24, WITH_BIAS = 64 /* fewer widths */ };
     const bool deep = gemm_k_tiles(d) >= STEPS_LEAST && gemm_rows_aligned(d, 'a', LINE_BYTES);
     const int unit = t->tile.pingpong && d->bias ? WITH_BIAS : gemm_sm90_column_step(c);
     const int step = (int)max_i64(deep ? t->step : ATOM_COLUMNS, unit);
