@@ -247,6 +247,8 @@ const test_reject gemm_rejects[] = {
     { "impl=sm90 config='tile_m=256 tile_n=256 consumers=2'", CKL_INVALID, "needs 256 accumulators" },
     { "beta=1 bias=1 impl=sm90 config='tile_m=128 tile_n=192 consumers=2 pingpong=1 stages=3'", CKL_INVALID,
       "needs 192 accumulators" },
+    { "activation=dgelu impl=sm90 config='tile_m=128 tile_n=192 consumers=2 pingpong=1 stages=3'", CKL_INVALID,
+      "needs 192 accumulators" },
     { "impl=sm90 config='split=9 cluster_m=1 cluster_n=1'", CKL_INVALID,
       "gemm sm90: a cluster of 1x1 CTAs with split=9 is not in 1..8" },
     { "impl=sm90 config='split=4 cluster_m=2 cluster_n=2'", CKL_INVALID,

@@ -134,15 +134,15 @@ static int64_t narrow_tiles(const ckl_gemm_desc *d, const gemm_sm90_config *c)
 /*
  * Few rows, or columns: two CTAs an SM. In one wave of tiles the next launch's CTAs begin beside the last of this one:
  * 16x7168x16384 takes 56.7 us instead of 61.9. In several waves every tile has its own CTA, so that SMs with faster
- * memory take more tiles: 8x28672x8192 takes 114.0 us, 118.1 in persistent ones. Below two tiles an SM three shorter
- * rings, so that SMs with two tiles do not end last: 192 tiles of 3x12288x15360 take 90.5 us, 109.0 with longer rings.
+ * memory take more tiles: 8x28672x8192 takes 114.0 us, 118.1 in persistent ones. Up to nine tiles for four SMs shorter
+ * rings of three CTAs, so that no SM ends last: 192 tiles of 3x12288x15360 take 90.5 us, 109.0 with longer rings.
  * And by few steps, so that the epilogue of one hides behind the others: 8x9216x512 takes 4.3 us, 5.2 in persistent
  * tiles, 32x44160x112 with GELU 7.5 and 9.4.
  */
 static void share_SMs(const ckl_gemm_desc *d, gemm_sm90_config *c, const ckl_device_info *device)
 {
     const int64_t tiles = narrow_tiles(d, c), steps = gemm_k_tiles(d);
-    const bool turns = tiles > device->sm_count, two = turns && tiles <= 2 * device->sm_count;
+    const bool turns = tiles > device->sm_count, two = turns && 4 * tiles <= 9 * device->sm_count;
     const bool few = turns && steps < STEPS_MANY;
     if (tiles == 0 || (c->tile_n > ATOM_COLUMNS && ((turns && !two && !few) || 2 * tiles <= device->sm_count)))
         return; // only measured so
@@ -254,13 +254,12 @@ static const even_tile even_tiles[] = { { { 256, 192, 2, 0, 1, 1, 1, 0 }, 1, 64,
 
 /*
  * Those that make the columns of all turns fewest, or 0: it has none. Of few widths, so that kernels are few. Not where
- * rows begin inside lines: 1904x1904x1904 takes 27.6 us in 192x192, 28.7 in pairs of 128x240; and with a bias not any:
- * 5120x1280x2560 takes 57.4 us in three turns of 128x144, 52.1 in two of 128x224.
+ * rows begin inside lines: 1904x1904x1904 takes 27.6 us in 192x192, 28.7 in pairs of 128x240.
  */
 static int columns_of_even(const ckl_gemm_desc *d, const even_tile *t, const gemm_sm90_config *c,
                            const ckl_device_info *device)
 {
-    enum { SQUARE = 128, STEPS_LEAST = 24, WITH_BIAS = 64 };
+    enum { SQUARE = 128, STEPS_LEAST = 24, WITH_BIAS = 64 /* fewer widths */ };
     const bool deep = gemm_k_tiles(d) >= STEPS_LEAST && gemm_rows_aligned(d, 'a', LINE_BYTES);
     const int unit = t->tile.pingpong && d->bias ? WITH_BIAS : gemm_sm90_column_step(c);
     const int step = (int)max_i64(deep ? t->step : ATOM_COLUMNS, unit);

@@ -33,10 +33,9 @@ int gemm_sm90_accumulators_most(const gemm_sm90_config *c)
 {
     const gemm_epilogue *e = &c->epilogue;
     const bool scales = e->scale_a == CKL_GEMM_SCALE_ROW || e->scale_b == CKL_GEMM_SCALE_ROW;
-    const int operands = e->c + gemm_is_backward(e->activation) + e->bias + scales;
-    const bool ahead = c->buffers > 1 || !gemm_reads_matrix(e);
-    const bool others = e->preactivation || e->amax || e->weighted || e->scatter;
-    return c->consumers == 3 ? 96 : operands <= 1 && ahead && !others ? 192 : GEMM_EASY_ACCUMULATORS;
+    const bool many = e->c + e->bias + scales > 1 || (e->c && (c->swap || c->buffers == 1));
+    const bool others = gemm_uses_x(e) || e->amax || e->weighted || e->scatter;
+    return c->consumers == 3 ? 96 : many || others ? GEMM_EASY_ACCUMULATORS : 192;
 }
 
 /* Every row or column has its own scale, or every square, which a tile may cover in part. */

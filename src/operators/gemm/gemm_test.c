@@ -216,7 +216,6 @@ static const char *const cases[] = {
     "m=200 n=586 k=136 ldd=592 impl=sm90 config='" IN_TURN "tile_n=168 buffers=2'",
     "m=200 n=592 k=272 a=e4m3 d=e4m3 impl=sm90 config='" IN_TURN "tile_n=192 buffers=2'",
     "m=260 n=400 k=272 a=e4m3 scale_a=row scale_b=row impl=sm90 config='" IN_TURN "tile_n=192 buffers=2'",
-    "m=260 n=392 k=136 a=bf16 activation=dgelu impl=sm90 config='" IN_TURN "tile_n=192 buffers=2'",
     "m=260 n=392 k=136 bias=1 activation=gelu impl=sm90 config='" IN_TURN "tile_n=184 buffers=2'",
     "m=130 n=136 k=72 c=1 beta=0 a=bf16 fill=hard impl=sm90 config='tile_m=64 tile_n=64 stages=3 consumers=2 "
     "pingpong=1 cluster_m=1 cluster_n=1 buffers=4'",
