@@ -285,6 +285,13 @@ static void continue_tiles(const gemm_fma_config *cfg, const operand *x, val lef
     start_copies(x, sub(left, imm_as(I32, (cfg->stages - 1) * step_of(cfg))), free);
 }
 
+/* Do sums leave a thread few registers? */
+static bool is_tight(const gemm_fma_config *cfg)
+{
+    enum { REGISTERS = 65536, ROOM = 96 };
+    return REGISTERS / (cfg->ctas * gemm_fma_threads(cfg)) - cfg->block_m * cfg->block_n < ROOM;
+}
+
 /* The factors of a thread at one element of K; the next ones are loaded meanwhile. */
 typedef struct fragments {
     tensor rA, rB; // ((QUAD,QUADS))
@@ -327,13 +334,12 @@ static void multiply_squares(const gemm_fma_config *cfg, const fragments *f, ten
  */
 static void multiply(const gemm_fma_config *cfg, const fragments *f, tensor acc)
 {
-    enum { FEW_REGISTERS = 256 };
-    const bool by_rows = cfg->block_m >= cfg->block_n;
-    const int outer = by_rows ? cfg->block_m : cfg->block_n, inner = by_rows ? cfg->block_n : cfg->block_m;
-    if (gemm_fma_threads(cfg) >= FEW_REGISTERS && cfg->block_m == cfg->block_n) {
+    if (is_tight(cfg)) {
         multiply_squares(cfg, f, acc);
         return;
     }
+    const bool by_rows = cfg->block_m >= cfg->block_n;
+    const int outer = by_rows ? cfg->block_m : cfg->block_n, inner = by_rows ? cfg->block_n : cfg->block_m;
     for (int o = 0; o < outer; o++)
         for (int step = 0; step < inner; step++) {
             int n = o % 2 ? inner - 1 - step : step;
@@ -552,10 +558,9 @@ static void store_rows(const gemm_fma_config *cfg, const gemm_values *p, gemm_sc
 /* Rows of a block that a thread finishes at once: single elements of C and X have registers for their addresses, too. */
 static int rows_at_once(const gemm_fma_config *cfg, int columns)
 {
-    enum { REGISTERS = 65536, ROOM = 96, ELEMENTS = 16 };
-    const int left = REGISTERS / (cfg->ctas * gemm_fma_threads(cfg)) - cfg->block_m * cfg->block_n;
+    enum { ELEMENTS = 16 };
     const int loads = columns * (cfg->epilogue.c + gemm_is_backward(cfg->epilogue.activation));
-    return cfg->whole || left >= ROOM || loads * QUAD <= ELEMENTS ? QUAD : loads < ELEMENTS ? ELEMENTS / loads : 1;
+    return cfg->whole || !is_tight(cfg) || loads * QUAD <= ELEMENTS ? QUAD : loads < ELEMENTS ? ELEMENTS / loads : 1;
 }
 
 /* This thread's block of D, from registers. */
