@@ -252,6 +252,18 @@ static val stage_after(const gemm_fma_config *cfg, val stage)
     return select(eq(stage, imm(cfg->stages - 1)), imm(0), add(stage, imm(1)));
 }
 
+/* Do sums leave a thread few registers? */
+static bool is_tight(const gemm_fma_config *cfg)
+{
+    enum { REGISTERS = 65536, ROOM = 96 };
+    return REGISTERS / (cfg->ctas * gemm_fma_threads(cfg)) - cfg->block_m * cfg->block_n < ROOM;
+}
+
+static bool in_turn(const gemm_fma_config *cfg)
+{
+    return is_tight(cfg) && cfg->depth == 16;
+}
+
 /*
  * Before the first step: copies of all stages but one are under way, and of a K-major operand the first tile is in
  * shared memory, the second on its way to registers. Both are loaded at once.
@@ -269,7 +281,7 @@ static void begin_tiles(const gemm_fma_config *cfg, const operand x[2], val left
             first[i].rX = fragment_like(x[i].rX, F32);
         load_registers(&first[i], left);
     }
-    for (int i = 0; i < 2; i++)
+    for (int i = 0; i < (in_turn(cfg) ? 1 : 2); i++)
         load_registers(&x[i], sub(left, imm_as(I32, step_of(cfg))));
     for (int i = 0; i < 2; i++)
         store_registers(&first[i], imm(0));
@@ -283,13 +295,6 @@ static void continue_tiles(const gemm_fma_config *cfg, const operand *x, val lef
     store_registers(x, stage_after(cfg, ready));
     load_registers(x, sub(left, imm_as(I32, 2 * step_of(cfg))));
     start_copies(x, sub(left, imm_as(I32, (cfg->stages - 1) * step_of(cfg))), free);
-}
-
-/* Do sums leave a thread few registers? */
-static bool is_tight(const gemm_fma_config *cfg)
-{
-    enum { REGISTERS = 65536, ROOM = 96 };
-    return REGISTERS / (cfg->ctas * gemm_fma_threads(cfg)) - cfg->block_m * cfg->block_n < ROOM;
 }
 
 /* The factors of a thread at one element of K; the next ones are loaded meanwhile. */
@@ -368,6 +373,21 @@ static void mainloop(const gemm_fma_config *cfg, const operand x[2], val k, tens
                 assign(left, sub(left, imm_as(I32, step_of(cfg))));
             }
             load_fragments(&f[(e + 1) % 2], x, (e + 1) % cfg->depth, ready);
+            if (in_turn(cfg)) {
+                if (e == 0) {
+                    store_registers(&x[0], stage_after(cfg, ready));
+                    load_registers(&x[1], sub(left, imm_as(I32, step_of(cfg))));
+                    for (int i = 0; i < 2; i++)
+                        start_copies(&x[i], sub(left, imm_as(I32, (cfg->stages - 1) * step_of(cfg))), free);
+                    cp_async_commit();
+                }
+                if (e == cfg->depth / 2) {
+                    store_registers(&x[1], stage_after(cfg, ready));
+                    load_registers(&x[0], sub(left, imm_as(I32, 2 * step_of(cfg))));
+                }
+                multiply(cfg, &f[e % 2], acc);
+                continue;
+            }
             if (e == 0)
                 continue_tiles(cfg, &x[0], left, ready, free);
             if (e == 1) {

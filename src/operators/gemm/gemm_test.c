@@ -1,7 +1,7 @@
 /* gemm_test.c - cases and population of gemm. */
 #include "operators/gemm/gemm_lab.h"
 
-#define F32_WARPS "tile_m=128 tile_n=128 block_m=8 block_n=8 lanes_m=4 depth=8 stages=3 ctas=2 vec_k=4 whole=0 "
+#define F32_WARPS "tile_m=128 tile_n=128 block_m=8 block_n=8 lanes_m=4 depth=8 stages=3 ctas=2 groups_k=1 vec_k=4 whole=0 "
 #define F32_GROUPS "tile_m=32 tile_n=64 block_m=8 block_n=4 lanes_m=4 stages=2 ctas=2 groups_k=4 "
 #define F32_SQUARE \
     "tile_m=128 tile_n=128 block_m=8 block_n=16 lanes_m=4 depth=8 stages=4 ctas=2 groups_k=1 " // of fma and turned
