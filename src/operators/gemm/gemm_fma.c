@@ -252,6 +252,18 @@ static val stage_after(const gemm_fma_config *cfg, val stage)
     return select(eq(stage, imm(cfg->stages - 1)), imm(0), add(stage, imm(1)));
 }
 
+/* Do sums leave a thread few registers? */
+static bool is_tight(const gemm_fma_config *cfg)
+{
+    enum { REGISTERS = 65536, ROOM = 96 };
+    return REGISTERS / (cfg->ctas * gemm_fma_threads(cfg)) - cfg->block_m * cfg->block_n < ROOM;
+}
+
+static bool in_turn(const gemm_fma_config *cfg)
+{
+    return is_tight(cfg) && cfg->depth == 16;
+}
+
 /*
  * Before the first step: copies of all stages but one are under way, and of a K-major operand the first tile is in
  * shared memory, the second on its way to registers. Both are loaded at once.
@@ -269,7 +281,7 @@ static void begin_tiles(const gemm_fma_config *cfg, const operand x[2], val left
             first[i].rX = fragment_like(x[i].rX, F32);
         load_registers(&first[i], left);
     }
-    for (int i = 0; i < 2; i++)
+    for (int i = 0; i < (in_turn(cfg) ? 1 : 2); i++)
         load_registers(&x[i], sub(left, imm_as(I32, step_of(cfg))));
     for (int i = 0; i < 2; i++)
         store_registers(&first[i], imm(0));
@@ -327,13 +339,12 @@ static void multiply_squares(const gemm_fma_config *cfg, const fragments *f, ten
  */
 static void multiply(const gemm_fma_config *cfg, const fragments *f, tensor acc)
 {
-    enum { FEW_REGISTERS = 256 };
-    const bool by_rows = cfg->block_m >= cfg->block_n;
-    const int outer = by_rows ? cfg->block_m : cfg->block_n, inner = by_rows ? cfg->block_n : cfg->block_m;
-    if (gemm_fma_threads(cfg) >= FEW_REGISTERS && cfg->block_m == cfg->block_n) {
+    if (is_tight(cfg)) {
         multiply_squares(cfg, f, acc);
         return;
     }
+    const bool by_rows = cfg->block_m >= cfg->block_n;
+    const int outer = by_rows ? cfg->block_m : cfg->block_n, inner = by_rows ? cfg->block_n : cfg->block_m;
     for (int o = 0; o < outer; o++)
         for (int step = 0; step < inner; step++) {
             int n = o % 2 ? inner - 1 - step : step;
@@ -362,6 +373,21 @@ static void mainloop(const gemm_fma_config *cfg, const operand x[2], val k, tens
                 assign(left, sub(left, imm_as(I32, step_of(cfg))));
             }
             load_fragments(&f[(e + 1) % 2], x, (e + 1) % cfg->depth, ready);
+            if (in_turn(cfg)) {
+                if (e == 0) {
+                    store_registers(&x[0], stage_after(cfg, ready));
+                    load_registers(&x[1], sub(left, imm_as(I32, step_of(cfg))));
+                    for (int i = 0; i < 2; i++)
+                        start_copies(&x[i], sub(left, imm_as(I32, (cfg->stages - 1) * step_of(cfg))), free);
+                    cp_async_commit();
+                }
+                if (e == cfg->depth / 2) {
+                    store_registers(&x[1], stage_after(cfg, ready));
+                    load_registers(&x[0], sub(left, imm_as(I32, 2 * step_of(cfg))));
+                }
+                multiply(cfg, &f[e % 2], acc);
+                continue;
+            }
             if (e == 0)
                 continue_tiles(cfg, &x[0], left, ready, free);
             if (e == 1) {
@@ -552,10 +578,9 @@ static void store_rows(const gemm_fma_config *cfg, const gemm_values *p, gemm_sc
 /* Rows of a block that a thread finishes at once: single elements of C and X have registers for their addresses, too. */
 static int rows_at_once(const gemm_fma_config *cfg, int columns)
 {
-    enum { REGISTERS = 65536, ROOM = 96, ELEMENTS = 16 };
-    const int left = REGISTERS / (cfg->ctas * gemm_fma_threads(cfg)) - cfg->block_m * cfg->block_n;
+    enum { ELEMENTS = 16 };
     const int loads = columns * (cfg->epilogue.c + gemm_is_backward(cfg->epilogue.activation));
-    return cfg->whole || left >= ROOM || loads * QUAD <= ELEMENTS ? QUAD : loads < ELEMENTS ? ELEMENTS / loads : 1;
+    return cfg->whole || !is_tight(cfg) || loads * QUAD <= ELEMENTS ? QUAD : loads < ELEMENTS ? ELEMENTS / loads : 1;
 }
 
 /* This thread's block of D, from registers. */

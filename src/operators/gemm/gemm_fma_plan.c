@@ -58,12 +58,12 @@ static const struct {
     double launch_us;
     double fma, load;           // of 128 multiply-adds; of a warp's load from shared memory
     double along[2], across[2]; // of 32 elements copied: of K-major operands or not, singly or in vectors
+    double hidden;              // the part of the shorter of both, multiply-adds and accesses, that is seen
     double alone, latency;      // a lone CTA: of a step, and of each row or column of a block, but multiply-adds
-    double tile, stored[2];     // of a tile, and of 128 elements of D, singly or in vectors
-    double group, added;        // to add the sums of another group of threads: a lone CTA, and all others beside it
-    double memory;              // the part of memory's time that is seen
+    double tile, stored;        // before and behind the steps of a tile; for 128 elements of D more
+    double group;               // to add the sums of another group of threads
     double merge, merged;       // of the second kernel; bytes of slices in a cycle
-} fit = { 1.29, 1.06, 3.6, { 3.75, 4.05 }, { 10.5, 6 }, 303, 3.3, 173, { 60, 28 }, 1000, 720, .15, 2460, 12.5 };
+} fit = { 1.66, 1.06, 2, { 6.5, 4.3 }, { 10.5, 6 }, 0.28, 300, 2.2, 1950, 48, 200, 2500, 24 };
 
 /* Of an SM, for a step of each CTA: multiply-adds beside accesses to shared memory. */
 static double step_cycles(const gemm_fma_config *c)
@@ -76,7 +76,7 @@ static double step_cycles(const gemm_fma_config *c)
         accesses += (double)(*x == 'a' ? c->tile_m : c->tile_n) / WARP * copy;
     }
     const double fmas = fit.fma * c->tile_m * c->tile_n / 128;
-    return c->groups_k * c->depth * fmax(fmas, accesses);
+    return c->groups_k * c->depth * fmax(fmas + fit.hidden * accesses, accesses + fit.hidden * fmas);
 }
 
 /* Two at once, of which the shorter one hides but for a part. */
@@ -85,13 +85,15 @@ static double beside(double a, double b)
     return cbrt(pow(a, 3) + pow(b, 3));
 }
 
-/* Of so many CTAs at once, on SMs that have `most` of them: what a lone one waits for, beside the work of all. */
+/* Of so many CTAs at once, on SMs that have `most` of them: full ones hide latency, others in part. */
 static double wave_cycles(const gemm_fma_config *c, int64_t most, int64_t steps)
 {
-    const double elements = (double)c->tile_m * c->tile_n / 128;
-    const double alone = fit.alone + c->depth * (fit.fma * elements + fit.latency * (c->block_m + c->block_n));
-    const double work = (double)steps * step_cycles(c) + fit.tile + fit.stored[c->whole] * elements + fit.added * (c->groups_k - 1);
-    return most ? beside((double)steps * alone + fit.group * (c->groups_k - 1), (double)most * work) : 0;
+    const double alone =
+        fit.alone + c->depth * (fit.fma * c->tile_m * c->tile_n / 128 + fit.latency * (c->block_m + c->block_n));
+    const double work = (double)most * step_cycles(c);
+    if (most == c->ctas)
+        return (double)steps * fmax(alone, work);
+    return most ? (double)steps * beside(alone, work) : 0;
 }
 
 /* CTAs come in waves that fill all SMs, but for the last, which spreads over them; slices follow whole tiles. */
@@ -114,17 +116,25 @@ static double memory_us(const ckl_gemm_desc *d, const ckl_device_info *device, c
     return fmax(gemm_least_bytes(d) / BYTES, operands / (here * stage) * LATENCY);
 }
 
+/* The part of memory's time that is seen: K-major rows are one step ahead, in registers, which few warps wait for. */
+static double seen_part(const ckl_gemm_desc *d, const gemm_fma_config *c)
+{
+    const double FULL = 16, SEEN = 1.8; // warps of an SM
+    const bool ahead = !gemm_is_k_major(d, 'a') && !gemm_is_k_major(d, 'b');
+    return ahead ? 0 : SEEN * fmax(0, 1 - c->ctas * gemm_fma_threads(c) / WARP / FULL);
+}
+
 static plan_cost turns_cost(const ckl_gemm_desc *d, const ckl_device_info *device, const gemm_fma_config *c,
                             const tile_turns *t)
 {
-    const int64_t ctas = max_i64(t->whole + t->shared * t->slices, 1);
-    const double multiply_us =
-        waves_cycles(c, t, device->sm_count, ceil_div(d->k, step_of(c)), ceil_div(t->slice_k, step_of(c))) /
-        device->clock_mhz;
-    const double memory = memory_us(d, device, c, ctas);
-    const double longer = fmax(multiply_us, memory), shorter = fmin(multiply_us, memory);
-    plan_cost cost = { fit.launch_us + longer + fit.memory * shorter,
-                       multiply_us < memory ? "memory" : "multiply-adds" };
+    const int64_t ctas = max_i64(t->whole + t->shared * t->slices, 1), room = c->ctas * device->sm_count;
+    const double multiply =
+        waves_cycles(c, t, device->sm_count, ceil_div(d->k, step_of(c)), ceil_div(t->slice_k, step_of(c))) +
+        (fit.tile + fit.group * (c->groups_k - 1)) * (double)ceil_div(ctas, room);
+    const double store = fit.stored * (double)ceil_div(ctas, device->sm_count) * c->tile_m * c->tile_n / 128;
+    const double us = beside(multiply, store) / device->clock_mhz, memory = memory_us(d, device, c, ctas);
+    plan_cost cost = { fit.launch_us + fmax(us, memory) + seen_part(d, c) * fmin(us, memory),
+                       us < memory ? "memory" : "multiply-adds" };
     if (t->shared) {
         const double bytes = 4.0 * t->slices * c->tile_m * c->tile_n / c->block_m; // of a CTA that adds
         cost.us += (fit.merge + (double)ceil_div(t->shared * c->block_m, device->sm_count) * bytes / fit.merged) /
@@ -200,7 +210,7 @@ static const gemm_fma_config tiles[] = { TILE(128, 128, 8, 16, 4, 8, 4, 1, 2), T
 
 static bool candidate_fma(const void *desc, const ckl_device_info *device, int i, void *config)
 {
-    enum { DEPTH_LEAST = 8, SHORT_K = 128, SLICED = 2 };
+    enum { DEPTH_LEAST = 8, SHORT_K = 128, SLICED = 2, SMALL = 32 };
     const ckl_gemm_desc *d = desc;
     gemm_fma_config *c = config;
     (void)device;
@@ -218,7 +228,7 @@ static bool candidate_fma(const void *desc, const ckl_device_info *device, int i
     const bool is_short = c->depth == 2 * DEPTH_LEAST && d->k <= SHORT_K;
     if (c->depth > DEPTH_LEAST && (elements || d->k <= c->depth / 2 || is_short))
         c->depth /= 2;
-    if (vectors && c->whole && is_short && c->groups_k == 1)
+    if (vectors && c->whole && is_short && c->groups_k == 1 && c->block_m * c->block_n <= SMALL)
         c->ctas++; // short steps leave registers for one more: 10240x128x112 14.8 us by four, 12.2 by five
     for (c->vec = vector_of(d); c->vec > 1 && (!divides(d, c, 'a') || !divides(d, c, 'b')); c->vec /= 2)
         ;

@@ -94,7 +94,7 @@ static plan_cost cost_gemv(const void *desc, const ckl_device_info *device, cons
     const gemm_gemv_config *c = config;
     const int64_t bytes = (int64_t)ckl_dtype_bytes(d->a), depth = c->width * c->vec * max_i64(c->steps, 1);
     const int64_t of_sm = ceil_div(ctas_of(d, c), device->sm_count);
-    const double of_turn = (double)of_sm / (double)ceil_div(of_sm, CTAS) * (150 + 45 * c->rows * c->few);
+    const double of_turn = (double)of_sm / (double)ceil_div(of_sm, CTAS) * (190 + 38 * c->rows * c->few);
     return gemm_product_cost(d, device,
                              (product_work){ .tiles = (double)ctas_of(d, c),
                                              .ctas = CTAS,
