@@ -217,11 +217,11 @@ static void few_columns(const ckl_gemm_desc *product, const ckl_device_info *dev
 /*
  * As D^T, where the filters of a gradient of data to few channels are A and stay in the stages: as B they come anew for
  * every tile, in spans of 64 columns of which few exist. 384 to 8 channels of 104 images of 32x32 take 49.5 us in
- * 128x64, 26.9 so in 64x128.
+ * 128x64, 26.9 so in 64x128, 32.7 in 64x64.
  */
 static void keep_filters(const ckl_gemm_desc *product, const ckl_device_info *device, gemm_sm90_config *c)
 {
-    enum { ROWS = 64, PIXELS = 64 };
+    enum { ROWS = 64, PIXELS = 128 };
     const int64_t steps = ceil_div(product->k, gemm_tile_k(product->a));
     gemm_sm90_config kept = *c;
     take_tiles(product, device, ROWS, PIXELS, 2, 1, &kept);
@@ -233,19 +233,21 @@ static void keep_filters(const ckl_gemm_desc *product, const ckl_device_info *de
 }
 
 /*
- * As D^T in tiles of 128 filters and so many pixels that all go in one turn: 1024 to 256 of 32 images of 14x14 take 9.17
- * us in 98 tiles of 128x128, 8.39 in 132 of 128x96.
+ * Of a deep K as D^T in tiles of 128 filters and so many pixels that all go in one turn, no wider than others: 1024 to
+ * 256 of 32 images of 14x14 take 9.17 us in 98 tiles of 128x128, 8.39 in 132 of 128x96, but 1024 to 512 12.4 in 192x128
+ * and 12.8 in 128x192.
  */
 static void one_turn(const ckl_gemm_desc *product, const ckl_device_info *device, gemm_sm90_config *c)
 {
-    enum { FILTERS = 128, LEAST = 64, MOST = 256, UNIT = 16 };
+    enum { FILTERS = 128, LEAST = 64, MOST = 128, UNIT = 16, DEEP = 8 };
+    const int64_t steps = ceil_div(product->k, gemm_tile_k(product->a));
     const int64_t across = device->sm_count / max_i64(1, ceil_div(product->n, FILTERS));
     const int64_t pixels = across ? round_up(ceil_div(product->m, across), UNIT) : INT64_MAX;
-    if (pixels < LEAST || pixels > MOST)
+    if (pixels < LEAST || pixels > MOST || steps < DEEP)
         return;
     take_tiles(product, device, FILTERS, pixels, 2, 1, c);
     c->swap = true;
-    gemm_sm90_fit_memory(c, ceil_div(product->k, gemm_tile_k(product->a)), device);
+    gemm_sm90_fit_memory(c, steps, device);
 }
 
 /* One for few channels or filters, one of D^T, then gemm's. */

@@ -153,8 +153,8 @@ static void copy_unit(sliding *k, int copy)
     val from = add(k->at, outside ? k->offset[copy] : imm_as(U64, sliding_far(cfg, unit)));
     val to =
         add(tensor_address(k->sX, coord(0, sub(thread(), convert(U32, k->place)), add(k->place, imm(unit)), 0)), k->to);
-    cp_async(to, from, bytes,
-             outside ? select(k->inside[copy], imm_as(U32, bytes), imm_as(U32, 0)) : imm_as(U32, bytes));
+    cp_async_cached(to, from, bytes,
+                    outside ? select(k->inside[copy], imm_as(U32, bytes), imm_as(U32, 0)) : imm_as(U32, bytes));
 }
 
 /* To registers of a row: of a unit that is seen in part the columns that are. */
@@ -308,23 +308,27 @@ static void store_row(sliding *k, int window)
 }
 
 /*
- * The first rows of x, which complete no row of y; then rows of y, a window of them in turn. All threads go through as
- * many, since neighbours wait for each other's copies.
+ * The first rows of x, which complete no row of y; then rows of y, a window of them in turn. Threads that share copies
+ * go through as many, since they wait for each other.
  */
 static void slide(sliding *k)
 {
     const sliding_config *cfg = k->cfg;
     const int window = sliding_window(cfg), first = (int)max_i64(0, sliding_span_h(cfg) - cfg->step_h);
+    const val rows = cfg->shared ? imm_as(U32, cfg->high) : k->count;
     UNROLL(i, first)
         add_row(k, i);
-    LOOP_FROM(q, imm_as(U32, 0), imm_as(U32, cfg->high), imm(window))
+    LOOP_FROM(q, imm_as(U32, 0), rows, imm(window))
         UNROLL(w, window) {
             val row = add(q, imm(w));
-            BREAK_IF(ge(row, imm(cfg->high)));
+            BREAK_IF(ge(row, rows));
             UNROLL(i, cfg->step_h)
                 add_row(k, first + w * cfg->step_h + i);
-            IF(lt(row, k->count))
-                store_row(k, w);
+            if (cfg->shared)
+                begin_if(lt(row, k->count));
+            store_row(k, w);
+            if (cfg->shared)
+                end_if();
         }
 }
 

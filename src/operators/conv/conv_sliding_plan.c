@@ -234,6 +234,7 @@ static plan_cost cost_sliding(const void *desc, const ckl_device_info *device, c
     const double LOAD = 2, OUTSIDE = 3, STORE = 4, ROW = 30, START = 150, WARP = 0.55, RATE = 2.9, COPIES_WARP = 0.45,
                  COPIES_RATE = 2.64, COPY = 6, BYTES = 1.5, RING = 0.8, WAIT = 150, TURN = 380, SECTOR = 32,
                  PIECE = 0.2;
+    const double SHORT = 0.7, UNEVEN = 1.06; // rows of four channels' start; columns of two threads
     const double RINGS = 3.85e6, WORDS = 3.0e6, REGISTERS = 3.2e6; // bytes a us: by copies, of 4 bytes, by loads
     const ckl_conv_desc plane = conv_depthwise_plane(desc), *d = &plane;
     const sliding_config *c = config;
@@ -262,7 +263,7 @@ static plan_cost cost_sliding(const void *desc, const ckl_device_info *device, c
     const double waits = c->async ? WAIT : c->ahead > 1 ? (rows_x / c->ahead + 1) * TURN : (rows_x + 1) * WAIT;
     const double copies =
         c->async ? rows_x * sliding_copies(c) * (COPY + BYTES * sliding_unit_bytes(c) * sliding_share(c)) * rate : 0;
-    return product_cost(
+    plan_cost cost = product_cost(
         &(product_work){ .tiles = tiles,
                          .ctas = c->ctas,
                          .steps = 1,
@@ -276,6 +277,8 @@ static plan_cost cost_sliding(const void *desc, const ckl_device_info *device, c
                                                                                     : WORDS),
                          .us = c->async ? RING : 0 },
         device);
+    cost.us *= (c->vec > 2 ? 1 + SHORT / rows : 1) * (c->even ? 1 : UNEVEN);
+    return cost;
 }
 
 static const field sliding_fields[] = { CONV_FORM(FIELD_NESTED, (conv_sliding_config, form)) //
