@@ -290,7 +290,7 @@ static void take_lines(const groupnorm_search *s, groupnorm_config *c)
 static bool fit_held(const groupnorm_search *s, groupnorm_config *c)
 {
     enum { TRIES = 24, AT_ONCE = 2, AT_ONCE_PARTS = 3 };
-    enum { BYTES_WORTH = 40 << 10 }; // 1x512x128x56 bf16 of single channels 10.2 us by 184 CTAs, 11.2 by 360
+    enum { BYTES_WORTH = 40 << 10 }; // 1x512x128x56 bf16 of single channels 9.0 us by 184 CTAs, 11.2 by 360
     const bool forward = s->d->direction == CKL_DIRECTION_FORWARD;
     const int64_t sms = s->device->sm_count, resident = groupnorm_held_ctas(s, c) * sms;
     const int64_t bundles = groupnorm_bundles(s->d, c);
@@ -328,11 +328,11 @@ static bool fits_cluster(const groupnorm_search *s, int cluster, const groupnorm
 }
 
 /*
- * Bundles of lines of pixels, or of folded pixels, and slices of them that are held. Where all run at once
- * nothing overlaps what few threads do, so there are more, unless entries would be merged early: 16x320x64x64 f16 34.8
- * us by 128, 30.6 by 256.
+ * Bundles of lines of pixels, or of folded pixels, and slices of them that are held. Where all run at once nothing
+ * overlaps what few threads do, so there are more, unless entries would be merged early: 16x320x64x64 f16 34.8 us by
+ * 128, 30.6 by 256.
  */
-static bool hold_lines(groupnorm_search *s, groupnorm_config *c)
+static bool hold_lines(const groupnorm_search *s, groupnorm_config *c)
 {
     const bool forward = s->d->direction == CKL_DIRECTION_FORWARD;
     const bool folded = (forward || s->d->groups == 1) && fold_pixels(s, c); // sums of several groups take much room
@@ -340,24 +340,24 @@ static bool hold_lines(groupnorm_search *s, groupnorm_config *c)
         take_lines(s, c);
     if (c->vec * element_bytes(s->d) < GROUPNORM_VECTOR_BYTES)
         return false;
-    s->threads_max = (int)max_i64(THREADS_KEEPING_MAX, groupnorm_threads_min(s, c));
-    groupnorm_search more = *s;
+    const int most = (int)max_i64(THREADS_KEEPING_MAX, groupnorm_threads_min(s, c));
+    const groupnorm_search any = { s->d, s->device, s->slicing, most, THREADS_KEEPING_MIN, true },
+                           many = { s->d, s->device, s->slicing, most, most, true };
     groupnorm_config wide = *c;
-    if (!fit_held(s, c))
+    if (!fit_held(&any, c))
         return false;
-    more.threads_min = more.threads_max;
-    if (forward && !c->loading && c->kept > 0 && fit_held(&more, &wide) && entries_of_lane(s, &wide) <= ENTRIES_OF_LANE)
+    if (forward && !c->loading && c->kept > 0 && fit_held(&many, &wide) && entries_of_lane(s, &wide) <= ENTRIES_OF_LANE)
         *c = wide;
     return true;
 }
 
 /*
- * Tensors of which all bundles are in shared memory at once, or two. They would be split otherwise, or want clusters of
+ * Tensors of which all bundles are in shared memory at once, or some. They would be split otherwise, or want clusters of
  * 8; large ones of nhwc any clusters, of nchw forward those of 4. Bundles are of whole lines or whole images. Where
  * there are more CTAs than run at once they load in turn, three for four SMs. bench/notes/groupnorm.md has the
  * measurements.
  */
-static bool choose_held(groupnorm_search *s, groupnorm_config *c)
+static bool choose_held(const groupnorm_search *s, groupnorm_config *c)
 {
     enum { BYTES_MIN = 8 << 20, BYTES_MIN_LINES = 3 << 20, BYTES_LARGE = 24 << 20, CLUSTER_LARGE_PLANES = 4 };
     const ckl_groupnorm_desc *d = s->d;
@@ -367,8 +367,6 @@ static bool choose_held(groupnorm_search *s, groupnorm_config *c)
     const int cluster = bytes >= BYTES_LARGE ? cluster_large : CLUSTER_MAX;
     if (!s->device->has_tma || bytes < (nhwc && forward ? BYTES_MIN_LINES : BYTES_MIN) || fits_cluster(s, cluster, c))
         return false;
-    s->threads_min = THREADS_KEEPING_MIN;
-    s->keeps = true;
     if (!hold_lines(s, c))
         return false;
     // what is beside a line is the next bundle's, which comes a strip later
