@@ -22,8 +22,6 @@ static ckl_status admit_threads(const char *what, const ckl_device_info *device,
              slicing != GROUPNORM_CLUSTER ? 1 : 16);
     if (c->steps < 1 || c->ctas_per_sm < 0)
         FAIL(CKL_INVALID, "%s: steps=%d is less than 1, or ctas_per_sm=%d less than 0", what, c->steps, c->ctas_per_sm);
-    if (c->prefetch && slicing == GROUPNORM_SPLIT)
-        FAIL(CKL_INVALID, "%s: prefetch=1 is for slices that are read once", what);
     if (c->loading < 0 || (c->loading && slicing != GROUPNORM_HELD))
         FAIL(CKL_INVALID, "%s: loading=%d is for slices that are held", what, c->loading);
     if (c->alone && (slicing != GROUPNORM_HELD || c->vec * dtype_bytes(c->dtype) < GROUPNORM_VECTOR_BYTES))
@@ -91,6 +89,8 @@ ckl_status groupnorm_admit(const char *what, const ckl_groupnorm_desc *d, const 
     if (c->dtype != d->dtype || c->layout != (choice)d->layout || c->affine != d->affine ||
         c->channels != max_i64(1, d->c / d->groups))
         FAIL(CKL_INVALID, "%s: dtype, layout, affine and channels must be those of the problem", what);
+    if (c->prefetch && (slicing == GROUPNORM_SPLIT || d->direction == CKL_DIRECTION_BACKWARD))
+        FAIL(CKL_INVALID, "%s: prefetch=1 is for slices that are read once, forward", what);
     TRY(admit_threads(what, device, slicing, c));
     TRY(admit_layout(what, d, slicing, c));
     const int64_t slices = groupnorm_slices(d, c, slicing), units = groupnorm_units(d, c);

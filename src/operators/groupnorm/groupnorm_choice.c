@@ -276,11 +276,10 @@ static bool choose_bundles(const groupnorm_search *s, groupnorm_config *c)
  * Bundles of nhwc that read lines: all groups of pixels of less than two. Groups of no whole vectors are taken
  * together, too.
  */
-static void take_lines(const groupnorm_search *s, int64_t wanted, groupnorm_config *c)
+static void take_lines(const groupnorm_search *s, groupnorm_config *c)
 {
-    const bool whole =
-        s->d->layout == CKL_IMAGE_NHWC && s->d->c * element_bytes(s->d) < 2 * PIXEL_BYTES && wanted == PIXEL_BYTES;
-    set_bundle(s, whole ? (int)s->d->groups : cut_bundle_for(s->d, wanted), c);
+    const bool whole = s->d->layout == CKL_IMAGE_NHWC && s->d->c * element_bytes(s->d) < 2 * PIXEL_BYTES;
+    set_bundle(s, whole ? (int)s->d->groups : cut_bundle_for(s->d, PIXEL_BYTES), c);
 }
 
 /*
@@ -291,7 +290,7 @@ static void take_lines(const groupnorm_search *s, int64_t wanted, groupnorm_conf
 static bool fit_held(const groupnorm_search *s, groupnorm_config *c)
 {
     enum { TRIES = 24, AT_ONCE = 2, AT_ONCE_PARTS = 3 };
-    enum { BYTES_WORTH = 40 << 10 }; // 1x512x128x56 bf16 of single channels 10.2 us by 184 CTAs, 11.2 by 360
+    enum { BYTES_WORTH = 40 << 10 }; // 1x512x128x56 bf16 of single channels 9.0 us by 184 CTAs, 11.2 by 360
     const bool forward = s->d->direction == CKL_DIRECTION_FORWARD;
     const int64_t sms = s->device->sm_count, resident = groupnorm_held_ctas(s, c) * sms;
     const int64_t bundles = groupnorm_bundles(s->d, c);
@@ -329,36 +328,36 @@ static bool fits_cluster(const groupnorm_search *s, int cluster, const groupnorm
 }
 
 /*
- * Bundles of so many bytes of a pixel, or folded pixels, and slices of them that are held. Where all run at once
- * nothing overlaps what few threads do, so there are more, unless entries would be merged early: 16x320x64x64 f16 34.8
- * us by 128, 30.6 by 256.
+ * Bundles of lines of pixels, or of folded pixels, and slices of them that are held. Where all run at once nothing
+ * overlaps what few threads do, so there are more, unless entries would be merged early: 16x320x64x64 f16 34.8 us by
+ * 128, 30.6 by 256.
  */
-static bool hold_lines(groupnorm_search *s, int64_t wanted, groupnorm_config *c)
+static bool hold_lines(const groupnorm_search *s, groupnorm_config *c)
 {
     const bool forward = s->d->direction == CKL_DIRECTION_FORWARD;
     const bool folded = (forward || s->d->groups == 1) && fold_pixels(s, c); // sums of several groups take much room
     if (!folded)
-        take_lines(s, wanted, c);
+        take_lines(s, c);
     if (c->vec * element_bytes(s->d) < GROUPNORM_VECTOR_BYTES)
         return false;
-    s->threads_max = (int)max_i64(THREADS_KEEPING_MAX, groupnorm_threads_min(s, c));
-    groupnorm_search more = *s;
+    const int most = (int)max_i64(THREADS_KEEPING_MAX, groupnorm_threads_min(s, c));
+    const groupnorm_search any = { s->d, s->device, s->slicing, most, THREADS_KEEPING_MIN, true },
+                           many = { s->d, s->device, s->slicing, most, most, true };
     groupnorm_config wide = *c;
-    if (!fit_held(s, c))
+    if (!fit_held(&any, c))
         return false;
-    more.threads_min = more.threads_max;
-    if (forward && !c->loading && c->kept > 0 && fit_held(&more, &wide) && entries_of_lane(s, &wide) <= ENTRIES_OF_LANE)
+    if (forward && !c->loading && c->kept > 0 && fit_held(&many, &wide) && entries_of_lane(s, &wide) <= ENTRIES_OF_LANE)
         *c = wide;
     return true;
 }
 
 /*
- * Tensors of which all bundles are in shared memory at once, or two. They would be split otherwise, or want clusters of
+ * Tensors of which all bundles are in shared memory at once, or some. They would be split otherwise, or want clusters of
  * 8; large ones of nhwc any clusters, of nchw forward those of 4. Bundles are of whole lines or whole images. Where
  * there are more CTAs than run at once they load in turn, three for four SMs. bench/notes/groupnorm.md has the
  * measurements.
  */
-static bool choose_held(groupnorm_search *s, groupnorm_config *c)
+static bool choose_held(const groupnorm_search *s, groupnorm_config *c)
 {
     enum { BYTES_MIN = 8 << 20, BYTES_MIN_LINES = 3 << 20, BYTES_LARGE = 24 << 20, CLUSTER_LARGE_PLANES = 4 };
     const ckl_groupnorm_desc *d = s->d;
@@ -368,15 +367,27 @@ static bool choose_held(groupnorm_search *s, groupnorm_config *c)
     const int cluster = bytes >= BYTES_LARGE ? cluster_large : CLUSTER_MAX;
     if (!s->device->has_tma || bytes < (nhwc && forward ? BYTES_MIN_LINES : BYTES_MIN) || fits_cluster(s, cluster, c))
         return false;
-    s->threads_min = THREADS_KEEPING_MIN;
-    s->keeps = true;
-    if (!hold_lines(s, PIXEL_BYTES, c) && (!nhwc || !hold_lines(s, PIXEL_BYTES / 2, c)))
+    if (!hold_lines(s, c))
         return false;
     // what is beside a line is the next bundle's, which comes a strip later
     c->alone = nhwc && c->bundle < d->groups && c->vec * dtype_bytes(c->dtype) == GROUPNORM_VECTOR_BYTES;
     if (entries_of_lane(s, c) > ENTRIES_OF_LANE || merges_much(s, c))
         c->early = early_slices(s, c);
     return !merges_much(s, c);
+}
+
+/*
+ * Do all CTAs run at once, forward, and read so little that what some of the next kernel save counts? 40x1x64x56 f32
+ * 2.7 us, 2.1. Not of gradients, where the kernel that adds up dgamma and dbeta stands between.
+ */
+static bool pays_prefetch(const groupnorm_search *s, const groupnorm_config *c)
+{
+    enum { BYTES_MAX = 8 << 20 };
+    const ckl_groupnorm_desc *d = s->d;
+    const int64_t ctas = groupnorm_bundles(d, c) * groupnorm_slices(d, c, s->slicing);
+    return s->device->has_tma && s->slicing != GROUPNORM_SPLIT && d->direction == CKL_DIRECTION_FORWARD &&
+           d->n * d->c * d->h * d->w * element_bytes(d) <= BYTES_MAX &&
+           ctas <= (int64_t)c->ctas_per_sm * s->device->sm_count;
 }
 
 ckl_status groupnorm_choose(const char *what, const ckl_groupnorm_desc *d, const ckl_device_info *device,
@@ -402,8 +413,6 @@ ckl_status groupnorm_choose(const char *what, const ckl_groupnorm_desc *d, const
              slicing != GROUPNORM_CLUSTER ? "slice of a bundle"
                                           : "bundle, shared by as many as there may be in a cluster");
     c->ctas_per_sm = ctas_per_sm(&s, c);
-    // where all CTAs run at once some of the next kernel find room beside them
-    const int64_t ctas = groupnorm_bundles(d, c) * groupnorm_slices(d, c, slicing);
-    c->prefetch = slicing != GROUPNORM_SPLIT && device->has_tma && ctas <= (int64_t)c->ctas_per_sm * device->sm_count;
+    c->prefetch = pays_prefetch(&s, c);
     return CKL_OK;
 }

@@ -42,7 +42,7 @@
     X(owner, int, loading, "0", "0 132 264", "held: CTAs that load at once; 0: all")                           \
     X(owner, bool, alone, "0", "0 1", "held: loads fill L2 with no more than they read")                       \
     X(owner, int, early, "0", "", "slices side by side whose entries become one before all meet; 0: none")     \
-    X(owner, bool, prefetch, "0", "0 1", "L2 is asked for slices while the kernel before may still run")
+    X(owner, bool, prefetch, "0", "0 1", "forward: L2 is asked for slices while the kernel before may run")
 
 #define GROUPNORM_PARAMS(X, owner) \
     X(owner, i64, channels)        \

@@ -82,18 +82,19 @@ static bool keeps_others_out(const groupnorm_search *s, const groupnorm_config *
 
 /*
  * The fewest vectors of a thread of a held slice that stay in registers, so that the others fit the budget: as many as
- * there are registers for, beside 64 for sums and addresses, more where those are of each element. Registers are
- * those of four warps at a time: of each CTA where slices are held, where 192 threads lost.
+ * there are registers for, beside 64 for sums and addresses where slices are held, 48 in clusters, more where those are
+ * of each element. Registers are those of four warps at a time: of each CTA where slices are held, where 192 threads
+ * lost.
  */
 static void keep_vectors(const groupnorm_search *s, int64_t budget, groupnorm_config *c)
 {
-    enum { REGISTERS = 64, REGISTERS_MIXED = 8, REGISTERS_OF_FOUR = 24, MULTIPLE = 8, FOUR_WARPS = 128, WORDS = 4 };
+    enum { REGISTERS_MIXED = 8, REGISTERS_OF_FOUR = 24, MULTIPLE = 8, FOUR_WARPS = 128, WORDS = 4 };
+    const bool held = s->slicing == GROUPNORM_HELD;
     const int inputs = 1 + (s->d->direction == CKL_DIRECTION_BACKWARD);
     const int64_t ctas = groupnorm_held_ctas(s, c);
-    const int64_t threads = s->slicing == GROUPNORM_HELD ? ctas * round_up(c->threads, FOUR_WARPS)
-                                                         : round_up(ctas * c->threads, FOUR_WARPS);
+    const int64_t threads = held ? ctas * round_up(c->threads, FOUR_WARPS) : round_up(ctas * c->threads, FOUR_WARPS);
     const int64_t registers = s->device->registers_per_sm / threads / MULTIPLE * MULTIPLE;
-    const int used = REGISTERS + (groupnorm_mixes(c) ? inputs * REGISTERS_MIXED : 0) +
+    const int used = (held ? 64 : 48) + (groupnorm_mixes(c) ? inputs * REGISTERS_MIXED : 0) +
                      (groupnorm_held_ctas(s, c) > GROUPNORM_HELD_CTAS ? REGISTERS_OF_FOUR : 0);
     const int64_t most = min_i64((registers - used) / (WORDS * inputs), c->steps - GROUPNORM_STAGED_MIN);
     c->kept = 0;

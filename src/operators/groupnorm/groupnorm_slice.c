@@ -348,8 +348,7 @@ void groupnorm_prefetch(const groupnorm_slice *s, const groupnorm_view *w, const
     if (!s->cfg->affine)
         return;
     prefetch_weights(s, s->a.gamma);
-    if (staging->count == 1) // forward
-        prefetch_weights(s, s->a.beta);
+    prefetch_weights(s, s->a.beta);
 }
 
 static void commit_half(void *user)

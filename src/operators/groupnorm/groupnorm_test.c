@@ -389,6 +389,8 @@ static const test_reject rejects[] = {
     { "impl=forward config='cluster=2 parts=4'", CKL_INVALID, "or the cluster" },
     { "impl=forward config='loading=132'", CKL_INVALID, "loading=132 is for slices that are held" },
     { "impl=forward config='alone=1'", CKL_INVALID, "alone=1 is for held slices of vectors of 16 bytes" },
+    { "impl=backward direction=backward config='prefetch=1'", CKL_INVALID,
+      "prefetch=1 is for slices that are read once" },
     { "impl=forward config='ctas_per_sm=-1'", CKL_INVALID, "or ctas_per_sm=-1 less than 0" },
     { "impl=forward_split config='channels=4 early=33'", CKL_INVALID, "early=33 is no multiple of 32" },
     { "impl=forward_held config='channels=4 threads=64 column_threads=16 parts=2 early=2'", CKL_INVALID,
