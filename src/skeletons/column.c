@@ -299,7 +299,8 @@ void column_stage(const column_split *s, const column_place *p, val pointer, ckl
         copy_tiled_if(&each, p->cX, limits_of(s, p), from, to, 0);
         return;
     }
-    IF(le(add(p->column, imm64(s->vec)), p->inner)) // else copies end where lines do: so many bytes take six instructions
+    IF(le(add(p->column, imm64(s->vec)),
+          p->inner)) // else copies end where lines do: so many bytes take six instructions
         copy_tiled_if(&each, p->cX, limits_of(s, p), from, to, 0);
     ELSE copy_tiled_if(&each, p->cX, shape(p->inner, p->lines), from, to, 0);
 }

@@ -322,14 +322,10 @@ IMPLEMENTATION(column_long, "strips of any length in chunks; read twice, by a ke
 IMPLEMENTATION(column_flow, "strips flow through the shared memory of clusters that stay", column, column_flow_fields,
                4, launch_flow, .target = IR_SM90A, .workspace_bytes = chunks_workspace);
 
-static const implementation *const implementations[] = { &row_implementation,
-                                                         &pipeline_implementation,
-                                                         &long_implementation,
-                                                         &column_flow_implementation,
-                                                         &column_held_implementation,
-                                                         &column_implementation,
-                                                         &column_long_implementation,
-                                                         NULL };
+static const implementation *const implementations[] = { &row_implementation,         &pipeline_implementation,
+                                                         &long_implementation,        &column_flow_implementation,
+                                                         &column_held_implementation, &column_implementation,
+                                                         &column_long_implementation, NULL };
 
 OPERATOR(softmax, softmax, "y = exp(x) / sum exp(x) along an axis, its logarithm, and their gradients",
          .workspace = offsetof(ckl_softmax_args, workspace));

@@ -200,7 +200,8 @@ static int fold_of(const ckl_softmax_desc *d)
     int fold = 1;
     if (d->ldx != d->inner || d->ldy != d->inner)
         return 1;
-    while ((fold * bytes % ACCESS_BYTES || (fold * bytes % LINE_BYTES && d->n > LINES * fold)) && d->n % (2 * fold) == 0)
+    while ((fold * bytes % ACCESS_BYTES || (fold * bytes % LINE_BYTES && d->n > LINES * fold)) &&
+           d->n % (2 * fold) == 0)
         fold *= 2;
     return fold;
 }
@@ -437,8 +438,7 @@ ckl_status softmax_choose_column_held(const void *desc, const ckl_device_info *d
              "%s: chosen on Hopper, where it was measured: large tensors, long columns, lines of whole vectors", what);
     c->form = softmax_form_of(d);
     const int64_t turn = HELD_CTAS * (int64_t)device->sm_count, least = is_forward(d) ? turn : device->sm_count;
-    const int lanes =
-        is_ragged(d) ? ragged_lanes(d, is_half_forward(d) ? WARP / 2 : WARP) : line_lanes(d);
+    const int lanes = is_ragged(d) ? ragged_lanes(d, is_half_forward(d) ? WARP / 2 : WARP) : line_lanes(d);
     const int at_once = is_half_forward(d) ? device->sm_count * 3 / 4 : device->sm_count;
     const int wide = begins_in_sectors(d) && !is_ragged(d) ? 2 * lanes : lanes;
     c->loading = fits_whole(d, wide, c) || fits_whole(d, lanes, c) ? 0 : at_once;
@@ -574,10 +574,9 @@ static bool fills_clusters(const ckl_softmax_desc *d, const ckl_device_info *dev
 {
     enum { ROUNDS_MIN = 4 };
     const column_split *s = &c->split;
-    const int64_t clusters = device->sm_count * 10 / 11 / s->cluster;
+    const int64_t clusters = max_i64(1, device->sm_count * 10 / 11 / s->cluster);
     const int64_t strips = d->outer * column_split_strips(s, d->inner), room = round_up(strips, clusters);
-    return strips >= ROUNDS_MIN * clusters &&
-           10 * room * column_split_columns(s) <= 11 * d->outer * d->inner;
+    return strips >= ROUNDS_MIN * clusters && 10 * room * column_split_columns(s) <= 11 * d->outer * d->inner;
 }
 
 /* Tiles of the share that a CTA has of a strip, of about `steps` lines a thread: those that leave the fewest idle. */
@@ -617,7 +616,8 @@ ckl_status softmax_choose_column_flow(const void *desc, const ckl_device_info *d
     fit_tiles(d, held_steps(d, c), c);
     c->stages = (int)((device->smem_per_cta_bytes - flow_bytes(c)) / flow_tile_bytes(c));
     if (4 * c->tiles > 3 * c->stages || !fills_clusters(d, device, c))
-        FAIL(CKL_UNSUPPORTED, "%s: strips of n=%" PRId64 " lines are too long, or too few for all clusters", what, d->n);
+        FAIL(CKL_UNSUPPORTED, "%s: strips of n=%" PRId64 " lines are too long, or too few for all clusters", what,
+             d->n);
     return CKL_OK;
 }
 

@@ -234,15 +234,18 @@ static const char *const cases[] = {
     "shape=5x600x40 axis=1 dtype=f16 misalign=1 impl=column_long config='threads=64 lanes=4 tiles=2 fold=2'",
     "shape=2x1001x137 axis=1 dtype=f16 impl=column_long config='fold=1' # vectors that begin before their line",
     "shape=7x1000x136 axis=1 dtype=bf16 fill=hard impl=column_flow config='dtype=bf16 threads=256 lanes=8 cluster=8 "
-    "vec=8 steps=4 tiles=1 stages=4'               # strips follow each other in few tiles, of which the last is half empty",
-    "shape=5x513x264 axis=1 direction=backward impl=column_flow config='direction=backward threads=64 lanes=8 cluster=2 "
+    "vec=8 steps=4 tiles=1 stages=4'               # strips follow each other in few tiles, of which the last is half "
+    "empty",
+    "shape=5x513x264 axis=1 direction=backward impl=column_flow config='direction=backward threads=64 lanes=8 "
+    "cluster=2 "
     "vec=4 steps=4 tiles=9 stages=10'              # one round of tiles and a part",
     "shape=2000x200 axis=0 log=1 ldx=208 ldy=204 impl=column_flow config='log=1 threads=128 lanes=16 cluster=4 vec=4 "
     "steps=5 tiles=13 stages=13'",
     "shape=31x130x96 axis=1 dtype=f16 direction=backward log=1 scale=0.5 impl=column_flow config='dtype=f16 "
     "direction=backward log=1 scaled=1 threads=256 lanes=4 cluster=8 vec=8 steps=2 tiles=1 stages=3' # sums go round "
     "their two turns many times",
-    "shape=3x300x136 axis=1 dtype=f16 misalign=1 impl=column_flow config='dtype=f16 threads=256 lanes=8 cluster=8 vec=8 "
+    "shape=3x300x136 axis=1 dtype=f16 misalign=1 impl=column_flow config='dtype=f16 threads=256 lanes=8 cluster=8 "
+    "vec=8 "
     "steps=4 tiles=1 stages=4'                     # not for boxes",
     "shape=3x48x1200 axis=1 dtype=f16 log=1 impl=column config='dtype=f16 log=1 threads=256 lanes=64 vec=2 steps=12'",
     "shape=7x24x132 axis=1 dtype=f16 fill=hard      # short columns, each in a thread",
