@@ -294,8 +294,15 @@ void column_stage(const column_split *s, const column_place *p, val pointer, ckl
                                          [16] = "SM80_CP_ASYNC_CACHEGLOBAL<128>" };
     tiled_copy each = make_tiled_copy(atoms[access_bytes(s, dtype)], dtype, compact(shape(s->lanes, groups_of(s))),
                                       compact(shape(s->vec, 1)));
-    const int_tuple limits = s->ragged ? shape(p->inner, p->lines) : limits_of(s, p); // copies end where lines do
-    copy_tiled_if(&each, p->cX, limits, partition_of(s, p, pointer, dtype, ld, n), slots_of(s, dtype, address), 0);
+    const tensor from = partition_of(s, p, pointer, dtype, ld, n), to = slots_of(s, dtype, address);
+    if (!s->ragged) {
+        copy_tiled_if(&each, p->cX, limits_of(s, p), from, to, 0);
+        return;
+    }
+    IF(le(add(p->column, imm64(s->vec)),
+          p->inner)) // else copies end where lines do: so many bytes take six instructions
+        copy_tiled_if(&each, p->cX, limits_of(s, p), from, to, 0);
+    ELSE copy_tiled_if(&each, p->cX, shape(p->inner, p->lines), from, to, 0);
 }
 
 void column_load_staged(const column_split *s, const column_place *p, ckl_dtype dtype, val address, tensor to,

@@ -272,10 +272,6 @@ static const field desc_fields[] = { SOFTMAX_SIZES(FIELD_ROW, ckl_softmax_desc) 
 static const field row_fields[] = { SOFTMAX_FORM(FIELD_NESTED, (softmax_row_config, form)) //
                                     ROW_SPLIT(FIELD_NESTED, (softmax_row_config, split)) };
 
-static const field long_fields[] = { SOFTMAX_FORM(FIELD_NESTED, (softmax_row_config, form)) //
-                                     ROW_SPLIT(FIELD_NESTED, (softmax_row_config, split))   //
-                                     SOFTMAX_LONG(FIELD_ROW, softmax_row_config) };
-
 static const field pipeline_fields[] = { SOFTMAX_FORM(FIELD_NESTED, (softmax_row_config, form)) //
                                          ROW_SPLIT(FIELD_NESTED, (softmax_row_config, split))   //
                                          ROW_FLOW(FIELD_NESTED, (softmax_row_config, flow)) };
@@ -315,7 +311,7 @@ IMPLEMENTATION(row, "a row in the registers of some lanes, a warp or a CTA; read
                .candidate = softmax_candidate_row, .is_trusted = softmax_is_trusted_row);
 IMPLEMENTATION(pipeline, "rows flow through shared memory ahead of the threads; CTAs or clusters take them one by one",
                row, pipeline_fields, 2, launch_rows, .target = IR_SM90A, .workspace_bytes = pipeline_workspace);
-IMPLEMENTATION(long, "a row of any length by a CTA or a cluster; read twice, tile by tile", row, long_fields, 2,
+IMPLEMENTATION(long, "a row of any length by a CTA or a cluster; read twice, tile by tile", row, row_fields, 2,
                launch_rows);
 IMPLEMENTATION(column_held, "strips in chunks, each in the shared memory of a CTA until the sums of all are known",
                column, column_held_fields, 4, launch_chunks, .workspace_bytes = chunks_workspace);
@@ -327,9 +323,9 @@ IMPLEMENTATION(column_flow, "strips flow through the shared memory of clusters t
                4, launch_flow, .target = IR_SM90A, .workspace_bytes = chunks_workspace);
 
 static const implementation *const implementations[] = { &row_implementation,         &pipeline_implementation,
-                                                         &long_implementation,        &column_held_implementation,
-                                                         &column_implementation,      &column_long_implementation,
-                                                         &column_flow_implementation, NULL };
+                                                         &long_implementation,        &column_flow_implementation,
+                                                         &column_held_implementation, &column_implementation,
+                                                         &column_long_implementation, NULL };
 
 OPERATOR(softmax, softmax, "y = exp(x) / sum exp(x) along an axis, its logarithm, and their gradients",
          .workspace = offsetof(ckl_softmax_args, workspace));

@@ -162,38 +162,48 @@ ckl_status softmax_choose_column(const void *desc, const ckl_device_info *device
 }
 
 /*
- * Vectors of ragged lines. Forward, columns of 16 bits are halves of whole ones in twice the lines: a tile rescales the
- * sum of a column once.
- */
-static int ragged_vec(const ckl_softmax_desc *d)
-{
-    return row_vec_full(d->dtype) / (is_half_forward(d) ? 2 : 1);
-}
-
-/*
  * Lines that begin anywhere, by vectors between boundaries of memory: gradients of 56x768x399 f16 45.3 us, by single
- * elements 55.1. Not where registers of a CTA hold them: 88x320x2093 f16 118, 98.
+ * elements 55.1.
  */
 static bool is_ragged(const ckl_softmax_desc *d)
 {
-    const int lines_min = d->dtype == CKL_F32 ? 256 : 512;
-    return softmax_vec_of(d) < ragged_vec(d) && (d->ldx - d->ldy) % row_vec_full(d->dtype) == 0 && d->n >= lines_min;
+    enum { LINES_MIN = 256, LINES_MIN_GRADIENTS_HALF = 512 };
+    const int vec = row_vec_full(d->dtype);
+    const int lines_min = is_half(d) && !is_forward(d) ? LINES_MIN_GRADIENTS_HALF : LINES_MIN;
+    return softmax_vec_of(d) < vec / (is_half_forward(d) ? 2 : 1) && (d->ldx - d->ldy) % vec == 0 && d->n >= lines_min;
 }
 
 /* Of a ragged strip: those that leave the fewest idle. */
-static int ragged_lanes(const ckl_softmax_desc *d, int vec)
+static int ragged_lanes(const ckl_softmax_desc *d, int lanes_max)
 {
-    enum { LANES_MAX = 32, LANES_MIN = 8 };
-    int best = LANES_MAX;
+    enum { LANES_MIN = 8 };
+    int best = lanes_max;
     int64_t fewest = INT64_MAX;
-    for (int lanes = LANES_MAX; lanes >= LANES_MIN; lanes /= 2) {
-        const column_split s = { .lanes = lanes, .vec = vec, .ragged = true };
+    for (int lanes = lanes_max; lanes >= LANES_MIN; lanes /= 2) {
+        const column_split s = { .lanes = lanes, .vec = row_vec_full(d->dtype), .ragged = true };
         const int64_t all = column_split_strips(&s, d->inner) * lanes;
         if (all < fewest)
             best = lanes;
         fewest = min_i64(fewest, all);
     }
     return best;
+}
+
+/*
+ * Lines that follow each other and are taken as one: as many as make up whole vectors and, where columns are long, whole
+ * lines of memory, if no more of them make up the columns. The states of as many columns are merged for each.
+ */
+static int fold_of(const ckl_softmax_desc *d)
+{
+    enum { ACCESS_BYTES = 16, LINES = 1024 };
+    const int64_t bytes = d->inner * dtype_bytes(d->dtype);
+    int fold = 1;
+    if (d->ldx != d->inner || d->ldy != d->inner)
+        return 1;
+    while ((fold * bytes % ACCESS_BYTES || (fold * bytes % LINE_BYTES && d->n > LINES * fold)) &&
+           d->n % (2 * fold) == 0)
+        fold *= 2;
+    return fold;
 }
 
 /* Shared memory of a CTA with so many tiles: slots, sums, and words by which its threads tell each other. */
@@ -295,6 +305,12 @@ ckl_status softmax_admit_column(const void *desc, const ckl_device_info *device,
     return CKL_OK;
 }
 
+/* Lanes that take a line of memory. */
+static int line_lanes(const ckl_softmax_desc *d)
+{
+    return LINE_BYTES / (softmax_vec_of(d) * dtype_bytes(d->dtype));
+}
+
 /* Lines of a thread in a tile of a chunk. */
 static int held_steps(const ckl_softmax_desc *d, const softmax_column_config *c)
 {
@@ -317,7 +333,7 @@ static int64_t split_held(const ckl_softmax_desc *d, int ctas, int lanes, int ke
     const int threads = kept > KEPT_FEW ? THREADS_KEEPING : THREADS_HELD;
     *s = (column_split){ .threads = threads, .lanes = lanes, .cluster = 1 };
     s->ragged = is_ragged(d);
-    s->vec = s->ragged ? ragged_vec(d) : softmax_vec_of(d);
+    s->vec = s->ragged ? row_vec_full(d->dtype) : softmax_vec_of(d);
     s->steps = held_steps(d, c);
     const int64_t tile_bytes = column_slots_bytes(s, d->dtype) * softmax_inputs(&c->form);
     const int64_t room = SM_BYTES / ctas / tile_bytes;
@@ -351,11 +367,12 @@ static int64_t choose_held(const ckl_softmax_desc *d, const ckl_device_info *dev
  */
 static bool fits_whole(const ckl_softmax_desc *d, int lanes, softmax_column_config *c)
 {
-    enum { FEWER_CTAS = 2 };
+    enum { FEWER_CTAS = 2, RAGGED_LANES_WHOLE = 16 };
     if (split_held(d, HELD_CTAS, lanes, is_ragged(d) ? 0 : 1, c) == 1)
         return true;
     if (is_ragged(d))
-        return false;
+        return split_held(d, HELD_CTAS, RAGGED_LANES_WHOLE, 0, c) == 1 ||
+               split_held(d, FEWER_CTAS, RAGGED_LANES_WHOLE, 0, c) == 1;
     if (!is_forward(d))
         return split_held(d, FEWER_CTAS, lanes, KEPT_FEW, c) == 1;
     return is_half(d) &&
@@ -411,6 +428,7 @@ static bool wants_wide_lines(const ckl_softmax_desc *d, const softmax_column_con
  */
 ckl_status softmax_choose_column_held(const void *desc, const ckl_device_info *device, void *config)
 {
+    enum { RAGGED_LINES_MAX = 8192 }; // of 16 bits: 12288x2893 71.5 us held, 62.1 read twice; 2048x57603 189.6, 243
     static const char what[] = "softmax column_held";
     const ckl_softmax_desc *d = desc;
     softmax_column_config *c = config;
@@ -420,13 +438,15 @@ ckl_status softmax_choose_column_held(const void *desc, const ckl_device_info *d
              "%s: chosen on Hopper, where it was measured: large tensors, long columns, lines of whole vectors", what);
     c->form = softmax_form_of(d);
     const int64_t turn = HELD_CTAS * (int64_t)device->sm_count, least = is_forward(d) ? turn : device->sm_count;
-    const int lanes =
-        is_ragged(d) ? ragged_lanes(d, ragged_vec(d)) : LINE_BYTES / (softmax_vec_of(d) * dtype_bytes(d->dtype));
+    const int lanes = is_ragged(d) ? ragged_lanes(d, is_half_forward(d) ? WARP / 2 : WARP) : line_lanes(d);
     const int at_once = is_half_forward(d) ? device->sm_count * 3 / 4 : device->sm_count;
     const int wide = begins_in_sectors(d) && !is_ragged(d) ? 2 * lanes : lanes;
     c->loading = fits_whole(d, wide, c) || fits_whole(d, lanes, c) ? 0 : at_once;
     if (!c->loading)
         return CKL_OK;
+    if (is_ragged(d) && is_half_forward(d) && d->n >= RAGGED_LINES_MAX && fold_of(d) > 1)
+        FAIL(CKL_UNSUPPORTED, "%s: n=%" PRId64 " lines that begin anywhere are faster read twice, several as one", what,
+             d->n);
     const int64_t chunks = choose_held(d, device, lanes, c);
     if (chunks > turn / (is_forward(d) ? 3 : 2) || (!is_ragged(d) && chunks * ctas_of(d, c) < least))
         FAIL(CKL_UNSUPPORTED, "%s: %" PRId64 " chunks of columns of n=%" PRId64 " are faster read twice", what, chunks,
@@ -466,22 +486,6 @@ static int long_lanes(const ckl_softmax_desc *d, int64_t turn, const softmax_col
     return (int)lanes;
 }
 
-/*
- * Lines that are taken as one: as many as begin at whole lines of memory, or at whole vectors if no more of them make up
- * the columns. 1: lines do not follow each other.
- */
-static int fold_of(const ckl_softmax_desc *d)
-{
-    enum { FOLD_MAX = 64 };
-    const int64_t bytes = d->inner * dtype_bytes(d->dtype);
-    int fold = 1;
-    if (d->ldx != d->inner || d->ldy != d->inner)
-        return 1;
-    while (fold < FOLD_MAX && fold * bytes % LINE_BYTES && d->n % (2 * fold) == 0)
-        fold *= 2;
-    return fold;
-}
-
 ckl_status softmax_choose_column_long(const void *desc, const ckl_device_info *device, void *config)
 {
     const int fold = fold_of(desc);
@@ -494,7 +498,7 @@ ckl_status softmax_choose_column_long(const void *desc, const ckl_device_info *d
     c->form = softmax_form_of(d);
     *s = (column_split){ .threads = THREADS_HELD, .cluster = 1, .ragged = is_ragged(d) };
     s->vec = s->ragged ? row_vec_full(d->dtype) : softmax_vec_of(d);
-    s->lanes = s->ragged ? ragged_lanes(d, s->vec) : long_lanes(d, turn, c);
+    s->lanes = s->ragged ? ragged_lanes(d, WARP) : long_lanes(d, turn, c);
     s->steps = held_steps(d, c);
     while (!s->ragged && s->threads > WARP && column_split_lines(s) / 2 >= d->n)
         s->threads /= 2;
@@ -552,33 +556,68 @@ ckl_status softmax_admit_column_long(const void *desc, const ckl_device_info *de
 
 /* Strips that flow through clusters */
 
-static int64_t flow_bytes(const softmax_column_config *c)
+static int64_t flow_tile_bytes(const softmax_column_config *c)
 {
-    return c->stages *
-               (column_slots_bytes(&c->split, c->form.dtype) * softmax_inputs(&c->form) + 2 * IR_MBARRIER_BYTES) +
-           column_allreduce_bytes(&c->split, softmax_state_values(&c->form));
+    return column_slots_bytes(&c->split, c->form.dtype) * softmax_inputs(&c->form) + 2 * IR_MBARRIER_BYTES;
 }
 
+static int64_t flow_bytes(const softmax_column_config *c)
+{
+    return c->stages * flow_tile_bytes(c) + column_allreduce_bytes(&c->split, softmax_state_values(&c->form));
+}
+
+/*
+ * Are there strips enough for all clusters, with a tenth of their last round idle at most? Clusters of eight and four
+ * leave a tenth of the SMs without one.
+ */
+static bool fills_clusters(const ckl_softmax_desc *d, const ckl_device_info *device, const softmax_column_config *c)
+{
+    enum { ROUNDS_MIN = 4 };
+    const column_split *s = &c->split;
+    const int64_t clusters = max_i64(1, device->sm_count * 10 / 11 / s->cluster);
+    const int64_t strips = d->outer * column_split_strips(s, d->inner), room = round_up(strips, clusters);
+    return strips >= ROUNDS_MIN * clusters && 10 * room * column_split_columns(s) <= 11 * d->outer * d->inner;
+}
+
+/* Tiles of the share that a CTA has of a strip, of about `steps` lines a thread: those that leave the fewest idle. */
+static void fit_tiles(const ckl_softmax_desc *d, int steps, softmax_column_config *c)
+{
+    const int64_t turns = ceil_div(d->n, column_split_lines(&c->split)); // of single lines
+    int64_t least = INT64_MAX;
+    for (int i = steps + 1; i >= steps - 1; i--) {
+        const int64_t tiles = ceil_div(turns, i);
+        if (tiles * i >= least)
+            continue;
+        least = tiles * i;
+        c->split.steps = i;
+        c->tiles = (int)tiles;
+    }
+}
+
+/*
+ * Strips of lines of 256 bytes that are more than a CTA holds, by clusters of eight: runs of 128 bytes, of few strips at
+ * a time, are 84 % of the limit where these are 90 (gradients of 1024x41984 f32). Of a ring a strip is three quarters at
+ * most, so that the next one comes while it is written.
+ */
 ckl_status softmax_choose_column_flow(const void *desc, const ckl_device_info *device, void *config)
 {
-    enum { CLUSTER = 8, STAGES = 12, TILE_BYTES = 64 };
+    enum { CLUSTER = 8, LINES_MIN = 1024 };
     static const char what[] = "softmax column_flow";
     const ckl_softmax_desc *d = desc;
     softmax_column_config *c = config;
     TRY(check_other_axis(what, d));
-    if (!device->has_tma || softmax_vec_of(d) < row_vec_full(d->dtype))
-        FAIL(CKL_UNSUPPORTED, "%s: lines of whole 16 bytes on Hopper", what);
-    c->form = softmax_form_of(d);
-    c->split = (column_split){ .threads = THREADS_HELD, .cluster = CLUSTER, .vec = softmax_vec_of(d) };
-    c->split.lanes = LINE_BYTES / (c->split.vec * dtype_bytes(d->dtype));
-    c->split.steps = TILE_BYTES / (c->split.vec * dtype_bytes(d->dtype) * softmax_inputs(&c->form));
-    c->stages = 0;
-    const int64_t tile_bytes =
-        column_slots_bytes(&c->split, d->dtype) * softmax_inputs(&c->form) + 2 * IR_MBARRIER_BYTES;
-    c->stages = (int)min_i64(STAGES, (device->smem_per_cta_bytes - flow_bytes(c)) / tile_bytes);
-    if (ceil_div(d->n, column_split_lines(&c->split)) > STAGES)
-        c->split.lanes /= 2;
-    c->tiles = (int)ceil_div(d->n, column_split_lines(&c->split));
+    *c = (softmax_column_config){ .form = softmax_form_of(d) };
+    if (d->n < LINES_MIN || !wants_held(d, device) || softmax_vec_of(d) < row_vec_full(d->dtype) ||
+        fits_whole(d, line_lanes(d), c))
+        FAIL(CKL_UNSUPPORTED, "%s: chosen where columns of whole vectors are more than a CTA holds, on Hopper", what);
+    *c = (softmax_column_config){ .form = softmax_form_of(d) };
+    c->split = (column_split){ .threads = THREADS_HELD, .cluster = CLUSTER, .vec = softmax_vec_of(d), .steps = 1 };
+    c->split.lanes = 2 * line_lanes(d);
+    fit_tiles(d, held_steps(d, c), c);
+    c->stages = (int)((device->smem_per_cta_bytes - flow_bytes(c)) / flow_tile_bytes(c));
+    if (4 * c->tiles > 3 * c->stages || !fills_clusters(d, device, c))
+        FAIL(CKL_UNSUPPORTED, "%s: strips of n=%" PRId64 " lines are too long, or too few for all clusters", what,
+             d->n);
     return CKL_OK;
 }
 
@@ -597,8 +636,8 @@ ckl_status softmax_admit_column_flow(const void *desc, const ckl_device_info *de
     const column_split *s = &c->split;
     TRY(admit_columns(what, d, device, c));
     if (s->cluster < 2 || s->exact || s->ragged || s->vec != row_vec_full(d->dtype))
-        FAIL(CKL_INVALID, "%s: cluster=%d exact=%d vec=%d, boxes come to clusters of two and more", what, s->cluster,
-             s->exact, s->vec);
+        FAIL(CKL_INVALID, "%s: cluster=%d exact=%d ragged=%d vec=%d, boxes come to clusters of two and more", what,
+             s->cluster, s->exact, s->ragged, s->vec);
     if (column_split_lines(s) / s->cluster > BOX_LINES_MAX)
         FAIL(CKL_INVALID, "%s: a tile of more than %d lines", what, BOX_LINES_MAX);
     if (c->tiles < 1 || d->n > softmax_chunk_lines(c) || c->stages < c->tiles)

@@ -39,15 +39,11 @@ typedef struct softmax_form {
     SOFTMAX_FORM(FIELD_MEMBER, )
 } softmax_form;
 
-/* Of `long` alone. */
-#define SOFTMAX_LONG(X, owner) X(owner, int, held, "0", "0 2 4 6", "tiles of a row that stay in shared memory")
-
 /* Kernels whose rows lie along memory; only those of `pipeline` flow. */
 typedef struct softmax_row_config {
     softmax_form form;
     row_split split;
     row_flow flow;
-    SOFTMAX_LONG(FIELD_MEMBER, )
 } softmax_row_config;
 
 /* Fields of kernels that take strips in chunks: 0 in the configs of others. */
@@ -174,13 +170,6 @@ static inline bool softmax_is_forward(const softmax_form *f)
 static inline int softmax_inputs(const softmax_form *f)
 {
     return softmax_is_forward(f) ? 1 : 2;
-}
-
-/* Of a tile of a row in a CTA, all inputs. */
-static inline int64_t softmax_tile_bytes(const softmax_row_config *c)
-{
-    return (int64_t)c->split.threads * c->split.vec * c->split.steps * dtype_bytes(c->form.dtype) *
-           softmax_inputs(&c->form);
 }
 
 static inline val softmax_input(const softmax_form *f, const softmax_values *p, int i)

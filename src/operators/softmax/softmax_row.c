@@ -231,77 +231,36 @@ static void find_factor(found *f)
 
 /* Rows that are read twice */
 
-/* A thread's slots for a tile of an input, of those that stay in shared memory: (VEC,STEPS). */
-static tensor slots_of(const rows *r, val slots, val tile, int input)
+static void visit_tile(found *f, const row_span *tile, row_visit *visit)
 {
-    const row_split *s = &r->split;
-    const int64_t vector = s->vec * dtype_bytes(r->form->dtype), bytes = vector * s->steps * s->threads;
-    const layout steps = make_layout(leaf(s->steps), leaf((int64_t)s->threads * s->vec));
-    const val number = add(mul(tile, imm(softmax_inputs(r->form))), imm(input));
-    const val first = add(slots, add(mul(number, imm(bytes)), mul(thread(), imm(vector))));
-    return smem_view(first, r->form->dtype, layouts_of(2, (layout[]){ compact(leaf(s->vec)), steps }));
-}
-
-static void move_held(const rows *r, val slots, val tile, tensor *rX, bool stores)
-{
-    for (int i = 0; i < softmax_inputs(r->form); i++) {
-        const tensor sX = slots_of(r, slots, tile, i);
-        copy(stores ? rX[i] : sX, stores ? sX : rX[i], r->split.vec * dtype_bytes(r->form->dtype));
-    }
-}
-
-/* The tiles of the row's first span from number `first` on, then the ends of a ragged row. The first `held` stay. */
-static void over_tiles(found *f, int first, int held, val slots, row_visit *visit)
-{
-    const rows *r = f->r;
     tensor rX[SOFTMAX_INPUTS_MAX]; // (VEC,STEPS)
-    const int cols = (int)row_split_cols(&r->split);
-    LOOP_FROM(start, imm(first * cols), r->cols, imm(cols)) {
-        const row_span tile = { r->split, row_from(&r->spans.of[0].place, start) };
-        load_inputs(r, &tile, rX);
-        if (held)
-            IF(lt(start, imm(held * cols)))
-                move_held(r, slots, div(start, imm(cols)), rX, true);
-        visit(&tile, 0, rX, f);
-    }
-    if (r->spans.count > 1) {
-        load_inputs(r, &r->spans.of[1], rX);
-        visit(&r->spans.of[1], 0, rX, f);
-    }
+    load_inputs(f->r, tile, rX);
+    visit(tile, 0, rX, f);
 }
 
-static void over_held(found *f, int held, val slots, row_visit *visit)
+/* The tiles of the row's first span, then the ends of a ragged row. */
+static void over_tiles(found *f, row_visit *visit)
 {
     const rows *r = f->r;
-    const int cols = (int)row_split_cols(&r->split);
-    LOOP_FROM(start, imm(0), min(r->cols, imm(held * cols)), imm(cols)) {
-        const row_span tile = { r->split, row_from(&r->spans.of[0].place, start) };
-        tensor rX[SOFTMAX_INPUTS_MAX]; // (VEC,STEPS)
-        for (int i = 0; i < softmax_inputs(r->form); i++)
-            rX[i] = fragment(r->form->dtype, compact(shape(r->split.vec, r->split.steps)));
-        move_held(r, slots, div(start, imm(cols)), rX, false);
-        visit(&tile, 0, rX, f);
+    LOOP_FROM(start, imm(0), r->cols, imm((int)row_split_cols(&r->split))) {
+        row_span tile = { r->split, row_from(&r->spans.of[0].place, start) };
+        visit_tile(f, &tile, visit);
     }
+    if (r->spans.count > 1)
+        visit_tile(f, &r->spans.of[1], visit);
 }
 
-/* What was read last is read again first, and may be in L2. */
 void softmax_long(const void *config, int kernel)
 {
-    const softmax_row_config *cfg = config;
-    const int held = kernel ? 0 : cfg->held;
     rows r = begin(config, kernel);
     found f = { .r = &r };
-    const int64_t bytes = softmax_tile_bytes(cfg) * held;
-    const val slots = held ? smem_address(smem_alloc("held", bytes, 16)) : imm(0);
     grid_wait(); // no launch_dependents(): early CTAs of the next kernel would crowd some SMs
     cluster_meet(r.split.cluster);
     softmax_begin(r.form, state_of(&f));
-    over_tiles(&f, 0, held, slots, sum_visit(&f));
+    over_tiles(&f, sum_visit(&f));
     row_reduce(&r.split, softmax_reduction(r.form), state_of(&f));
     find_factor(&f);
-    over_tiles(&f, held, 0, slots, write_visit(&f));
-    if (held)
-        over_held(&f, held, slots, write_visit(&f));
+    over_tiles(&f, write_visit(&f));
 }
 
 /* Rows that flow through shared memory */

@@ -194,11 +194,6 @@ ckl_status softmax_admit_row(const void *desc, const ckl_device_info *device, co
 
 ckl_status softmax_admit_long(const void *desc, const ckl_device_info *device, const void *config)
 {
-    enum { REDUCTION_BYTES = 4 << 10 };
-    const softmax_row_config *c = config;
-    if (c->held < 0 || c->held * softmax_tile_bytes(c) + REDUCTION_BYTES > device->smem_per_cta_bytes)
-        FAIL(CKL_UNSUPPORTED, "softmax long: held=%d tiles of %" PRId64 " bytes are more than shared memory", c->held,
-             softmax_tile_bytes(c));
     return admit_rows("softmax long", true, desc, device, config);
 }
 
