@@ -45,7 +45,7 @@ static const in_place problems[] = {
     { "layernorm rows=9 cols=1000 residual=1 impl=forward " RING " residual=1'",
       { { "sum", "x" }, { "y", "residual" } } },
     { "layernorm rows=20 cols=8192 residual=1 impl=forward config='threads=32 row_threads=32 cluster=16 vec=4 steps=2 "
-      "stages=40 residence=ring lookahead=1 residual=1'",
+      "stages=24 residence=ring lookahead=1 residual=1'",
       { { "sum", "residual" }, { "y", "x" } } },
     { "rmsnorm rows=2 cols=300 residual=1 impl=forward config='threads=128 row_threads=128 steps=1 tiled=1'",
       { { "sum", "residual" } } },

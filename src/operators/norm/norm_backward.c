@@ -94,25 +94,13 @@ static void reduce_row(row *r)
     row_reduce(&r->split, &sums, r->sum);
 }
 
-/*
- * Is the mean's share of dx added once a row? Its rounding, 2^-24 of mean * sum[0], is less than that of dx to 16 bits:
- * no more than some thousand deviations lie between 0 and a mean of 16-bit values, and sum[0] is 0 where all are the
- * same.
- */
-static bool folds_mean(const row *r)
-{
-    return r->centred && r->cfg->dtype != F32;
-}
-
-/* dx = rstd (g - n mean(g n) - mean(g)) becomes g rstd + (x - mean) sum[0] + sum[1], or + x sum[0] + sum[1]. */
+/* dx = rstd (g - n mean(g n) - mean(g)) becomes g rstd + (x - mean) sum[0] + sum[1]. */
 static void find_factors(row *r)
 {
     val factor = neg(mul(r->rstd, r->o.reciprocal));
     for (int i = 0; i < 1 + r->centred; i++)
         assign(r->sum[i], mul(r->sum[i], factor));
     assign(r->sum[0], mul(r->sum[0], r->rstd));
-    if (folds_mean(r))
-        assign(r->sum[1], fma(neg(r->mean), r->sum[0], r->sum[1]));
 }
 
 static void write_dx(row *r, const row_place *p)
@@ -124,8 +112,7 @@ static void write_dx(row *r, const row_place *p)
         val constant = r->cfg->residual ? at_f32(rDsum, i) : immf(0);
         if (r->centred)
             constant = r->cfg->residual ? add(constant, r->sum[1]) : r->sum[1];
-        val x = folds_mean(r) ? at_f32(r->rX, i) : deviation(r, i);
-        set(rDx, i, fma(scaled(r, i), r->rstd, fma(x, r->sum[0], constant)));
+        set(rDx, i, fma(scaled(r, i), r->rstd, fma(deviation(r, i), r->sum[0], constant)));
     }
     tensor gDx = row_of_matrix(&r->split, p, r->o.dx, r->cfg->dtype, r->o.ldy); // (VEC,STEPS)
     row_store(&r->split, p, rDx, gDx);

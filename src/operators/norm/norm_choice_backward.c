@@ -336,7 +336,6 @@ static void fit_odd_rows(const ckl_norm_desc *d, const ckl_device_info *device, 
                    { 4, 4, 20, 18, 2.1, true } };
     const int vec = row_vec_full(d->dtype);
     const bool cut = is_cut(d), most = centred || (f->bytes == 4 && d->residual);
-    const bool apart = f->bytes == 4 && !norm_in_phase(d); // in registers 76.4 us, in the ring 62.3
     const int spilling = !norm_in_phase(d) && d->residual ? 4 : 0; // warps: 20 of layer norm spill 72 bytes
     const double row = cut ? ROW_CUT : ROW_RAGGED;
     double best = INFINITY;
@@ -349,7 +348,7 @@ static void fit_odd_rows(const ckl_norm_desc *d, const ckl_device_info *device, 
             const int warps = (most ? shapes[i].warps_most : shapes[i].warps) - spilling;
             const int ctas_per_sm = warps / (threads / WARP + 1);
             if (shapes[i].bytes != f->bytes || threads > THREADS_MAX || ctas_per_sm < CTAS_MIN ||
-                (cut && (shapes[i].in_ring || cluster > CLUSTER_CUT * ctas_per_sm)) || (apart && !shapes[i].in_ring) ||
+                (cut && (shapes[i].in_ring || cluster > CLUSTER_CUT * ctas_per_sm)) ||
                 (shapes[i].in_ring && f->bytes == 2 && centred && cluster < CLUSTER_AHEAD)) // slower, or not measured
                 continue;
             const double cost = shapes[i].spread * odd_row_cost(row, elements, threads, cluster, ctas_per_sm);
@@ -390,7 +389,6 @@ static void fit_long_threads(const ckl_norm_desc *d, backward_flow *f)
 static bool choose_sums(const ckl_norm_desc *d, const ckl_device_info *device, bool centred, backward_flow *f,
                         row_pipeline_split *s)
 {
-    enum { ELEMENTS_CUT = 16 };
     if (!find_backward_flow(d, device, f))
         return false;
     fit_backward_flow(d, device, f);
@@ -398,9 +396,44 @@ static bool choose_sums(const ckl_norm_desc *d, const ckl_device_info *device, b
     fit_odd_rows(d, device, centred, f);
     fit_long_threads(d, f);
     *s = split_of_flow(f, d);
-    const bool guards = d->affine && f->bytes == 4 &&
-                        (f->dgamma_in_smem ? !s->chunk.exact : f->elements > ELEMENTS_CUT && s->cut && s->chunk.ragged);
+    const bool guards = d->affine && f->dgamma_in_smem && f->bytes == 4 && !s->chunk.exact;
     return s->stages >= s->chunks && !guards; // for guards no registers are left
+}
+
+/*
+ * Rows of f32 whose x and dx start anywhere, each differently: by single elements, or pairs, from a ring to registers,
+ * so that threads have the same columns in each row. From memory RMS norm 2048x8335, ldx=8336, took 96.6 us, by 224
+ * threads with 19 elements in clusters of two 62.0, by vectors of dx, with x and dy cut out of the ring, 76.4. Those of
+ * 16 bits are cut: 74.6 and 62.5 (layer norm 16384x2048, ldy=2049), 224.5 and 194.5 (4096x20001, ldx=20002). False: no
+ * room for two CTAs.
+ */
+static bool choose_elements(const ckl_norm_desc *d, const ckl_device_info *device, bool centred, row_pipeline_split *s,
+                            int *ctas_per_sm)
+{
+    enum { THREADS_MAX = 384, CTAS_MIN = 2, REGISTERS_MAX = 120, OF_LANE = 512, PARTITIONS = 4 };
+    static const double ROW = 120;
+    const int vec = norm_widest_vector(d), inputs = 2 + d->residual, others = centred ? 28 : 24;
+    const int of_vector = vec * (1 + centred + 1 + inputs); // sums of columns, gamma, the row
+    double best = INFINITY;
+    for (int cluster = 1; cluster <= row_pipeline_cluster_max(device); cluster *= 2)
+        for (int steps = 1; of_vector * steps + others <= REGISTERS_MAX; steps++) {
+            const int threads = odd_row_threads(d, steps * vec * cluster),
+                      warps = PARTITIONS * (OF_LANE / (int)round_up(of_vector * steps + others, 8));
+            const int64_t bytes = (int64_t)threads * steps * vec * dtype_bytes(d->dtype) * inputs;
+            const int ctas = (int)min_i64(warps / (threads / WARP + 1), BACKWARD_RING_BYTES / (ROWS_IN_RING * bytes));
+            const double cost = odd_row_cost(ROW, steps * vec, threads, cluster, ctas);
+            if (threads > THREADS_MAX || ctas < CTAS_MIN || cost >= best)
+                continue;
+            best = cost;
+            *ctas_per_sm = ctas;
+            *s = (row_pipeline_split){ .chunk = { threads, threads, 1, vec, steps },
+                                       .cluster = cluster,
+                                       .residence = ROW_IN_REGISTERS,
+                                       .stages = ROWS_IN_RING,
+                                       .chunks = 1,
+                                       .cut = true };
+        }
+    return best < INFINITY;
 }
 
 /*
@@ -427,11 +460,12 @@ static bool choose_backward_flow(const ckl_norm_desc *d, const ckl_device_info *
     enum { ROWS_MIN = 3 };
     backward_flow f = { .ctas_per_sm = 0 };
     row_pipeline_split s;
-    const bool odd = norm_is_ragged(d) && !is_cut(d) && d->dtype == CKL_F32;
+    const bool odd = norm_is_ragged(d) && !is_cut(d) && d->dtype == CKL_F32, apart = odd && !norm_in_phase(d);
     if (!device->has_tma || is_short(d, centred) ||
         (odd && choose_packed_split(d, device, centred, &c->split) &&
-         (!norm_in_phase(d) || ROWS_MIN * c->split.row_threads <= packed_threads(d, &c->split))) ||
-        !choose_sums(d, device, centred, &f, &s))
+         (apart || ROWS_MIN * c->split.row_threads <= packed_threads(d, &c->split))))
+        return false;
+    if (apart ? !choose_elements(d, device, centred, &s, &f.ctas_per_sm) : !choose_sums(d, device, centred, &f, &s))
         return false;
     row_pipeline_config(&s, &c->split, &c->flow);
     c->dgamma_in_smem = f.dgamma_in_smem;

@@ -179,11 +179,20 @@ static void store_column(void *user, val number, val i, val total)
         set(gmem_tensor(sums, dtype, compact(dynamic(c->o.cols))), column, convert(dtype, total));
 }
 
+/*
+ * May the CTAs of the next kernel start early, which are likely of the same gradients? Few that stay would crowd the SMs
+ * that this kernel leaves free, and clusters of four or more might no longer find room together.
+ */
+static bool may_start_next(const norm_config *cfg)
+{
+    return !cfg->persistent_ctas && cfg->split.cluster <= 2;
+}
+
 void norm_backward_columns(const norm_config *cfg, bool centred)
 {
     columns c = { .cfg = cfg, .o = params_of(norm_backward), .kinds = centred ? 2 : 1, .vec = norm_column_vec(cfg) };
     c.sums = column_sums_begin(norm_column_threads(cfg), cfg->column_lanes, c.kinds * c.vec);
-    if (!cfg->persistent_ctas) // few CTAs that stay: the next kernel's would crowd the SMs that this one leaves free
+    if (may_start_next(cfg))
         launch_dependents();
     grid_wait(); // for the partial sums; the start of this kernel overlaps the end of the one that stores them
     IF(lt(mul(c.sums.number, imm(c.vec)), c.o.cols)) {

@@ -84,7 +84,7 @@ static const char *const cases[] = {
     "rows=9 cols=1000 impl=forward config='threads=32 row_threads=32 cluster=2 vec=4 steps=2 stages=2 residence=ring "
     "exact=0'",
     "rows=17 cols=8200 dtype=bf16 residual=1 impl=forward config='threads=32 row_threads=32 cluster=16 vec=8 steps=2 "
-    "stages=40 residence=ring lookahead=1 exact=0' # the next row is read before one is written, in a loop",
+    "stages=24 residence=ring lookahead=1 exact=0' # the next row is read before one is written, in a loop",
     "rows=320 cols=130 fill=hard # one NaN, infinity or peak a row",
     "rows=9 cols=77 affine=0                             # ragged rows: vectors and ends, of some lanes",
     "rows=9 cols=77                                      # too short to be ragged with gamma",
@@ -146,7 +146,7 @@ static const char *const cases[] = {
     "rows=2 cols=18 dtype=f16 offset=1000 residual=1 impl=forward config='threads=64 row_threads=64 vec=8 steps=1 "
     "tiled=1 ragged=1 exact=0' # most threads have nothing, or an element of the ends",
     "rows=17 cols=8203 dtype=bf16 residual=1 impl=forward config='threads=32 row_threads=32 cluster=16 vec=8 steps=2 "
-    "stages=40 residence=ring lookahead=1 exact=0 ragged=1'",
+    "stages=24 residence=ring lookahead=1 exact=0 ragged=1'",
     "rows=320 cols=131 fill=hard",
     "rows=3 cols=1001 dtype=f16 ldx=1008 ldy=1008        # vectors in the pitch, none in the length",
     "rows=3 cols=1001 dtype=f16 ldx=1008 ldy=1008 direction=backward",

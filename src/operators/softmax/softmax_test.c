@@ -135,9 +135,9 @@ static const char *const cases[] = {
     "shape=9x2048 dtype=bf16 log=1 impl=pipeline config='threads=64 row_threads=64 cluster=2 vec=8 steps=1 stages=3 "
     "residence=registers chunks=2 exact=1'",
     "shape=17x4104 dtype=bf16 fill=uniform impl=pipeline config='threads=32 row_threads=32 cluster=8 vec=8 steps=2 "
-    "stages=40 residence=ring lookahead=1 exact=0' # with lookahead",
+    "stages=24 residence=ring lookahead=1 exact=0' # with lookahead",
     "shape=26x8192 direction=backward fill=uniform impl=pipeline config='threads=32 row_threads=32 cluster=16 vec=4 "
-    "steps=2 stages=40 residence=ring lookahead=1 chunks=2 exact=1'",
+    "steps=2 stages=24 residence=ring lookahead=1 chunks=2 exact=1'",
     "shape=20x2 mask=bool # rows of nothing but -inf",
     "shape=20x2 mask=bool log=1 dtype=bf16",
     "shape=12x96 scale=0.5 mask=bool mask_rows=3 dtype=bf16 # a mask for several heads",
@@ -277,9 +277,9 @@ static const char *const cases[] = {
     "shape=9x2051 dtype=bf16 log=1 impl=pipeline config='threads=64 row_threads=64 cluster=2 vec=8 steps=1 stages=3 "
     "residence=registers chunks=2 exact=0 ragged=1'",
     "shape=17x4107 dtype=bf16 fill=uniform impl=pipeline config='threads=32 row_threads=32 cluster=8 vec=8 steps=2 "
-    "stages=40 residence=ring lookahead=1 exact=0 ragged=1'",
+    "stages=24 residence=ring lookahead=1 exact=0 ragged=1'",
     "shape=26x8197 direction=backward fill=uniform impl=pipeline config='threads=32 row_threads=32 cluster=16 vec=4 "
-    "steps=2 stages=40 residence=ring lookahead=1 chunks=3 exact=0 ragged=1'",
+    "steps=2 stages=24 residence=ring lookahead=1 chunks=3 exact=0 ragged=1'",
     "shape=7x9 impl=row config='threads=32 row_threads=8 vec=4 steps=1 exact=0 ragged=1' # hardly a vector",
     "shape=7x2 impl=row config='threads=32 row_threads=8 vec=4 steps=1 exact=0 ragged=1' # nothing but ends",
     "shape=7x1 dtype=f16 impl=row config='threads=32 row_threads=16 vec=8 steps=1 exact=0 ragged=1' misalign=7",
