@@ -149,6 +149,13 @@ static void initialise(const sm90_kernel *k)
 
 /* Consumers */
 
+/* Its queries, and all slots of keys. */
+static score_operands operands_of(const sm90_kernel *k, const consumer_role *c)
+{
+    const val stage = k->cfg->queries == 1 ? c->index : shuffle(c->q.stage, imm(0));
+    return attention_score_operands_of(&c->qk, k->d, k->sQ, stage, k->sK);
+}
+
 static consumer_role describe_consumer(const sm90_kernel *k)
 {
     const attention_sm90_config *cfg = k->cfg;
@@ -176,6 +183,7 @@ static consumer_role describe_consumer(const sm90_kernel *k)
     c.tiles = cfg->parts ? select(eq(c.index, imm(0)), k->tiles, k->whole) : k->tiles;
     c.at = consumer_state(&k->ring);
     c.q = (pipeline_state){ cfg->queries == 1 ? c.index : variable(U32, c.index), variable(U32, imm(0)), k->q.stages };
+    c.keys = operands_of(k, &c);
     c.stored = variable(U32, imm(cfg->queries == 1 ? 0 : NOTHING));
     return c;
 }
@@ -232,14 +240,6 @@ static val take_slot(consumer_role *c)
     return slot;
 }
 
-/* Products of its queries and the keys in a slot; asynchronous. */
-static void issue_scores(const sm90_kernel *k, consumer_role *c, val slot)
-{
-    const val stage = k->cfg->queries == 1 ? c->index : shuffle(c->q.stage, imm(0));
-    const score_operands of = attention_score_operands_of(&c->qk, k->d, k->sQ, stage, k->sK);
-    attention_issue_scores(&c->qk, &of, slot, c->scores);
-}
-
 /* What was summed before has counted `factor` times too much. */
 static void rescale(const sm90_kernel *k, consumer_role *c)
 {
@@ -268,7 +268,7 @@ static void step(const sm90_kernel *k, consumer_role *c, const tile *t, const ke
     val keys = take_slot(c);
     begin_turn(k, c);
     mma_fence();
-    issue_scores(k, c, keys);
+    attention_issue_scores(&c->qk, &c->keys, keys, c->scores);
     pipeline_wait_full(&k->ring, &c->at);
     val values = take_slot(c);
     mma_fence();
@@ -296,6 +296,8 @@ static void step(const sm90_kernel *k, consumer_role *c, const tile *t, const ke
 static void attend(const sm90_kernel *k, consumer_role *c, const tile *t, val keys)
 {
     c->custom = attention_custom_score_of(k->form, &k->p, t->head);
+    if (k->cfg->queries == 2)
+        c->keys = operands_of(k, c);
     mma_wait(0);
     release(k, c, &k->ring, keys);
     key_walk w = attention_key_walk_begin(&c->custom, &k->grid, t, true);
@@ -364,7 +366,7 @@ static void consume_tiles(const sm90_kernel *k, consumer_role *c, walk *w)
     pipeline_wait_full(&k->ring, &c->at);
     val keys = variable(U32, take_slot(c));
     mma_fence();
-    issue_scores(k, c, keys);
+    attention_issue_scores(&c->qk, &c->keys, keys, c->scores);
     FOREVER {
         const tile t = attention_sm90_tile_of(k, w->number);
         attend(k, c, &t, keys);
@@ -384,8 +386,10 @@ static void consume_tiles(const sm90_kernel *k, consumer_role *c, walk *w)
                 pipeline_advance(&c->at);
         } else
             pipeline_advance(&c->at);
+        if (k->cfg->queries == 2)
+            c->keys = operands_of(k, c);
         mma_fence();
-        issue_scores(k, c, keys);
+        attention_issue_scores(&c->qk, &c->keys, keys, c->scores);
         mma_wait(1);
         release(k, c, &k->ring, values);
         finish(k, c, &t);

@@ -33,6 +33,7 @@ tile attention_sm90_tile_of(const sm90_kernel *k, val number);
 typedef struct consumer_role {
     val index, first_thread;
     tiled_mma qk, pv;
+    score_operands keys;
     tensor tCrV;        // (1,MMA_K,SLOTS)
     tensor scores, out; // (MMA,1,1)
     tensor weights;     // (PAIRS,1,MMA_K)
