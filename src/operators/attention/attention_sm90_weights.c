@@ -39,10 +39,9 @@ static bool may_be_exact(const sm90_kernel *k, const consumer_role *c)
     return k->cfg->old || scores_late(k, c);
 }
 
-void attention_sm90_look_ahead(const sm90_kernel *k, consumer_role *c, const tile *t, val block)
+/* Must this block be exact? */
+static void ask(const sm90_kernel *k, consumer_role *c, const tile *t, val block)
 {
-    if (!may_be_exact(k, c))
-        return;
     const tile_rows rows = attention_sm90_rows_of(k, c, t);
     val exact = k->cfg->old ? attention_online_rows_are_new(&c->rows) : no();
     if (k->form->right || k->form->left)
@@ -55,6 +54,12 @@ void attention_sm90_look_ahead(const sm90_kernel *k, consumer_role *c, const til
             assign(c->limit[r], limit[r]);
     }
     assign(c->exact, select(exact, imm_as(U32, 1), imm_as(U32, 0)));
+}
+
+void attention_sm90_look_ahead(const sm90_kernel *k, consumer_role *c, const tile *t, val block)
+{
+    if (scores_late(k, c))
+        ask(k, c, t, block);
 }
 
 static void mask_scores(const sm90_kernel *k, consumer_role *c, const tile *t, const key_walk *w)
@@ -155,6 +160,8 @@ void attention_sm90_weigh(const sm90_kernel *k, consumer_role *c, const tile *t,
         weigh_exactly(k, c);
         return;
     }
+    if (!scores_late(k, c))
+        ask(k, c, t, w->block);
     IF(ne(c->exact, imm(0))) {
         if (scores_late(k, c))
             make_scores(k, c, t, w);
