@@ -465,8 +465,6 @@ static ckl_status admit_sm90(const void *desc, const ckl_device_info *device, co
     if (c->single && d->kv > c->tile_n)
         FAIL(CKL_UNSUPPORTED, "attention sm90: single=1 is not for kv=%" PRId64 " in blocks of tile_n=%d", d->kv,
              c->tile_n);
-    if (c->queries < 1 || c->queries > 2 || (c->queries == 2 && c->single))
-        FAIL(CKL_INVALID, "attention sm90: queries=%d is neither 1 nor 2, or 2 with single=1", c->queries);
     if (c->parts && (c->consumers == 1 || c->single || c->draw || attention_score_has_blocks(d->score)))
         FAIL(CKL_UNSUPPORTED, "attention sm90: parts=1 is for several consumers, neither single nor drawn, and "
                               "scores that skip no blocks");

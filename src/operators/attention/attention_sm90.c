@@ -9,7 +9,8 @@
  * Persistent. Blocks of keys are taken from the last to the first, so that those with a mask come first. The consumers
  * take turns to issue products, so that one's softmax runs under the other's products.
  *
- * With old maxima (attention_sm90_weights.c) every warp releases the slots of the ring, as each may need the keys again.
+ * Where maxima are old (attention_sm90_weights.c) every warp releases the slots of the ring, as each may need the keys
+ * again.
  */
 #include "operators/attention/attention_sm90.h"
 
@@ -17,7 +18,6 @@ enum {
     BARRIER_CONSUMER = 1, // named barriers, + consumer: its 128 threads round the staging buffers
     BARRIER_TURN = 4,     // + consumer: it may issue; it waits, the one before arrives
     SLACK = 8,            // in bits of weights: with lazy maxima they are 256 at most
-    NOTHING = 255,        // no stage
     FETCHES = 4,          // slots of the scheduler; the producer is at most two tiles ahead
 };
 
@@ -66,37 +66,12 @@ static int64_t slot_bytes(const attention_sm90_config *c)
                    attention_columns_bytes(attention_columns_of(c->form.dv), c->tile_n));
 }
 
-/* Of a consumer's tile of queries; through it its O leaves where there are two. */
-static int64_t tile_bytes(const attention_sm90_config *c)
-{
-    return max_i64(attention_columns_bytes(attention_columns_of(c->form.d), ROWS),
-                   attention_columns_bytes(attention_columns_of(c->form.dv), ROWS));
-}
-
 int64_t attention_sm90_smem(const attention_sm90_config *c)
 {
     columns d = attention_columns_of(c->form.d), dv = attention_columns_of(c->form.dv);
-    const int64_t q = attention_columns_bytes(d, ROWS), o = attention_columns_bytes(staged_columns(dv), ROWS),
-                  of_consumer = c->queries == 2 ? 2 * tile_bytes(c) : q + o;
-    return c->consumers * of_consumer + c->slots * slot_bytes(c) +
-           16 * (int64_t)(c->slots + c->consumers * c->queries) + (c->draw ? scheduler_bytes(FETCHES) : 0);
-}
-
-/* A consumer's queries and O. */
-static void describe_tiles(sm90_kernel *k)
-{
-    const attention_sm90_config *cfg = k->cfg;
-    const ckl_dtype dtype = k->form->dtype;
-    if (cfg->queries == 1) {
-        k->sQ = attention_chunks("Q", dtype, k->d, ROWS, cfg->consumers);
-        k->sO = attention_chunks("O", dtype, staged_columns(k->dv), ROWS, cfg->consumers);
-        return;
-    }
-    const int64_t next = tile_bytes(cfg) / 2;
-    const int count = cfg->queries * cfg->consumers;
-    tensor sTiles = smem_tensor("Q and O", dtype, make_layout(shape(next, count), stride(1, next)), 1024);
-    k->sQ = tensor_with_layout(sTiles, attention_chunks_apart(dtype, k->d, ROWS, count, next));
-    k->sO = tensor_with_layout(sTiles, attention_chunks_apart(dtype, k->dv, ROWS, count, next));
+    int64_t q = attention_columns_bytes(d, ROWS), o = attention_columns_bytes(staged_columns(dv), ROWS);
+    return c->consumers * (q + o) + c->slots * slot_bytes(c) + 16 * (int64_t)(c->slots + c->consumers) +
+           (c->draw ? scheduler_bytes(FETCHES) : 0);
 }
 
 static void describe_shared_memory(sm90_kernel *k)
@@ -104,12 +79,13 @@ static void describe_shared_memory(sm90_kernel *k)
     const attention_sm90_config *cfg = k->cfg;
     ckl_dtype dtype = k->form->dtype;
     int64_t slot = slot_bytes(cfg) / 2;
-    describe_tiles(k);
+    k->sQ = attention_chunks("Q", dtype, k->d, ROWS, cfg->consumers);
     tensor sRing = smem_tensor("K and V", dtype, make_layout(shape(slot, cfg->slots), stride(1, slot)), 1024);
     k->sK = tensor_with_layout(sRing, attention_chunks_apart(dtype, k->d, cfg->tile_n, cfg->slots, slot));
     k->sV = tensor_with_layout(sRing, attention_chunks_apart(dtype, k->dv, cfg->tile_n, cfg->slots, slot));
+    k->sO = attention_chunks("O", dtype, staged_columns(k->dv), ROWS, cfg->consumers);
     const int releases = cfg->old ? WARPGROUP / 32 : 1; // of a consumer: release()
-    k->q = make_pipeline("Q barriers", cfg->consumers * cfg->queries, 1, cfg->queries == 1 ? releases : 1);
+    k->q = make_pipeline("Q barriers", cfg->consumers, 1, releases);
     k->ring = make_pipeline("ring", cfg->slots, 1, cfg->consumers * releases);
     if (cfg->draw)
         k->scheduler = make_dynamic_scheduler("tiles", k->p.counter, k->p.tiles, grid_x(), 1, FETCHES);
@@ -158,25 +134,23 @@ static consumer_role describe_consumer(const sm90_kernel *k)
                         .pv = attention_warpgroup_mma(dtype, k->dv.used, "RS") };
     c.index = sub(warpgroup(), imm(1));
     c.first_thread = eq(warpgroup_thread(), imm(0));
+    c.keys = attention_score_operands_of(&c.qk, k->d, k->sQ, c.index, k->sK);
     c.tCrV = descriptors_B(&c.pv, attention_transposed_chunks(k->sV, k->dv));
     c.scores = fragment_C(&c.qk, ROWS, bn);
     c.out = fragment_C(&c.pv, ROWS, k->dv.used);
     c.weights = fragment_A_words(&c.pv, ROWS, bn);
+    c.sO = slice(k->sO, _, _, _, c.index);
     c.rows = attention_online_rows_begin(attention_online_row_count(c.scores), k->p.exponent);
     c.rows.slack = is_lazy(cfg) ? SLACK : 0;
     if (cfg->old || k->form->softcap)
         c.exact = variable(U32, imm(0));
     if (cfg->old)
         c.lowered = variable(U32, imm(0));
-    if (cfg->old && k->form->softcap) {
-        c.is_short = variable(U32, imm(0));
-        for (int r = 0; r < c.rows.count; r++)
-            c.limit[r] = variable(F32, immf(0));
-    }
+    for (int r = 0; r < c.rows.count && cfg->old && k->form->softcap; r++)
+        c.limit[r] = variable(F32, immf(0));
     c.tiles = cfg->parts ? select(eq(c.index, imm(0)), k->tiles, k->whole) : k->tiles;
     c.at = consumer_state(&k->ring);
-    c.q = (pipeline_state){ cfg->queries == 1 ? c.index : variable(U32, c.index), variable(U32, imm(0)), k->q.stages };
-    c.stored = variable(U32, imm(cfg->queries == 1 ? 0 : NOTHING));
+    c.q = (pipeline_state){ c.index, variable(U32, imm(0)), cfg->consumers };
     return c;
 }
 
@@ -202,25 +176,6 @@ static void release(const sm90_kernel *k, const consumer_role *c, const pipeline
         pipeline_release(of, slot);
 }
 
-/* The queries of a tile are read; of two their place is free when O has left through it. */
-static void release_queries(const sm90_kernel *k, consumer_role *c)
-{
-    if (k->cfg->queries == 1)
-        release(k, c, &k->q, c->index);
-}
-
-/* The place through which the last O left. */
-static void release_stored(const sm90_kernel *k, consumer_role *c)
-{
-    if (k->cfg->queries == 1)
-        return;
-    IF(logical_and(c->first_thread, ne(c->stored, imm(NOTHING)))) {
-        tma_store_wait_read(0);
-        pipeline_release(&k->q, c->stored);
-    }
-    assign(c->stored, imm(NOTHING));
-}
-
 /*
  * The next slot of the ring. NOTE: by a shuffle, so that ptxas sees it is uniform and keeps descriptors in uniform
  * registers.
@@ -230,26 +185,6 @@ static val take_slot(consumer_role *c)
     val slot = shuffle(c->at.stage, imm(0));
     pipeline_advance(&c->at);
     return slot;
-}
-
-/* Products of its queries and the keys in a slot; asynchronous. */
-static void issue_scores(const sm90_kernel *k, consumer_role *c, val slot)
-{
-    const val stage = k->cfg->queries == 1 ? c->index : shuffle(c->q.stage, imm(0));
-    const score_operands of = attention_score_operands_of(&c->qk, k->d, k->sQ, stage, k->sK);
-    attention_issue_scores(&c->qk, &of, slot, c->scores);
-}
-
-/* What was summed before has counted `factor` times too much. */
-static void rescale(const sm90_kernel *k, consumer_role *c)
-{
-    if (k->cfg->old)
-        IF(ne(c->lowered, imm(0)))
-            attention_scale_rows(c->out, c->rows.factor);
-    if (is_lazy(k->cfg))
-        attention_rescale_rows(c->out, c->rows.factor, c->rows.count);
-    else if (!k->cfg->old)
-        attention_scale_rows(c->out, c->rows.factor);
 }
 
 /* out += weights * V; asynchronous. */
@@ -268,7 +203,7 @@ static void step(const sm90_kernel *k, consumer_role *c, const tile *t, const ke
     val keys = take_slot(c);
     begin_turn(k, c);
     mma_fence();
-    issue_scores(k, c, keys);
+    attention_issue_scores(&c->qk, &c->keys, keys, c->scores);
     pipeline_wait_full(&k->ring, &c->at);
     val values = take_slot(c);
     mma_fence();
@@ -284,7 +219,13 @@ static void step(const sm90_kernel *k, consumer_role *c, const tile *t, const ke
     mma_wait(0);
     release(k, c, &k->ring, values);
     accumulators_to_A(c->scores, k->form->dtype, c->weights);
-    rescale(k, c);
+    if (k->cfg->old)
+        IF(ne(c->lowered, imm(0)))
+            attention_scale_rows(c->out, c->rows.factor);
+    if (is_lazy(k->cfg))
+        attention_rescale_rows(c->out, c->rows.factor, c->rows.count);
+    else if (!k->cfg->old)
+        attention_scale_rows(c->out, c->rows.factor);
     pipeline_wait_full(&k->ring, &c->at);
 }
 
@@ -300,11 +241,10 @@ static void attend(const sm90_kernel *k, consumer_role *c, const tile *t, val ke
     release(k, c, &k->ring, keys);
     key_walk w = attention_key_walk_begin(&c->custom, &k->grid, t, true);
     if (k->cfg->single)
-        release_queries(k, c);
+        release(k, c, &k->q, c->index);
     fill(c->out, immf(0));
     attention_sm90_weigh_first(k, c, t, &w);
     accumulators_to_A(c->scores, k->form->dtype, c->weights);
-    release_stored(k, c);
     pipeline_wait_full(&k->ring, &c->at);
     if (!k->cfg->single) {
         FOREVER {
@@ -313,20 +253,19 @@ static void attend(const sm90_kernel *k, consumer_role *c, const tile *t, val ke
             attention_key_walk_advance(&w);
             step(k, c, t, &w);
         }
-        release_queries(k, c);
+        release(k, c, &k->q, c->index);
     }
-    if (k->cfg->queries == 2)
-        assign(c->stored, c->q.stage);
+    assign(c->q.parity, bit_xor(c->q.parity, imm(1)));
 }
 
 /* Stores O through the staging buffers by TMA, a chunk at a time. */
 static void store(const sm90_kernel *k, consumer_role *c, const tile *t)
 {
-    int subtile = k->dv.subtile, buffers = k->cfg->queries == 1 ? staged_columns(k->dv).chunks : k->dv.chunks;
+    int subtile = k->dv.subtile, buffers = staged_columns(k->dv).chunks;
     tiled_mma mma = attention_warpgroup_mma(k->form->dtype, subtile, "SS");
     staged_store staged = { add(c->index, imm(BARRIER_CONSUMER)), WARPGROUP, c->first_thread };
     for (int i = 0; i < k->dv.chunks; i++) {
-        tensor sO = slice(k->sO, _, _, i % buffers, k->cfg->queries == 1 ? c->index : c->stored); // (ROWS,CHUNK)
+        tensor sO = slice(c->sO, _, _, i % buffers); // (ROWS,CHUNK)
         staging_wait(&staged, i == 0 && k->dv.chunks % buffers ? 0 : buffers - 1);
         for (int j = 0; j < k->dv.chunk && i * k->dv.chunk + j < k->dv.used; j += subtile) {
             tensor acc = slice(accumulator_columns(c->out, i * k->dv.chunk + j, subtile), _, 0, _);
@@ -349,8 +288,6 @@ static void finish(const sm90_kernel *k, consumer_role *c, const tile *t)
         const tile_rows rows = attention_sm90_rows_of(k, c, t);
         attention_store_logarithms(&rows, &c->rows, t->head);
     }
-    if (k->cfg->queries == 2)
-        mma_wait(0); // the next scores, as there may be none: then they are of the queries in whose place O goes
     store(k, c, t);
 }
 
@@ -364,7 +301,7 @@ static void consume_tiles(const sm90_kernel *k, consumer_role *c, walk *w)
     pipeline_wait_full(&k->ring, &c->at);
     val keys = variable(U32, take_slot(c));
     mma_fence();
-    issue_scores(k, c, keys);
+    attention_issue_scores(&c->qk, &c->keys, keys, c->scores);
     FOREVER {
         const tile t = attention_sm90_tile_of(k, w->number);
         attend(k, c, &t, keys);
@@ -374,7 +311,6 @@ static void consume_tiles(const sm90_kernel *k, consumer_role *c, walk *w)
         attention_sm90_next_tile(k, w, false);
         val is_next = lt(w->number, k->tiles), more = k->cfg->parts ? lt(w->number, c->tiles) : is_next;
         IF(is_next) {
-            attention_sm90_next_queries(k, &c->q);
             pipeline_wait_full(&k->q, &c->q);
             pipeline_wait_full(&k->ring, &c->at);
         }
@@ -385,14 +321,13 @@ static void consume_tiles(const sm90_kernel *k, consumer_role *c, walk *w)
         } else
             pipeline_advance(&c->at);
         mma_fence();
-        issue_scores(k, c, keys);
+        attention_issue_scores(&c->qk, &c->keys, keys, c->scores);
         mma_wait(1);
         release(k, c, &k->ring, values);
         finish(k, c, &t);
         BREAK_IF(logical_not(more));
     }
     mma_wait(0);
-    release_stored(k, c);
 }
 
 static void pass_slots(const sm90_kernel *k, consumer_role *c)
@@ -410,10 +345,8 @@ static void let_pass(const sm90_kernel *k, consumer_role *c, walk *w)
         BREAK_IF(ge(w->number, k->tiles));
         const tile t = attention_sm90_tile_of(k, w->number);
         pipeline_wait_full(&k->q, &c->q);
-        assign(c->stored, c->q.stage);
-        release_queries(k, c);
-        release_stored(k, c);
-        attention_sm90_next_queries(k, &c->q);
+        release(k, c, &k->q, c->index);
+        assign(c->q.parity, bit_xor(c->q.parity, imm(1)));
         pass_slots(k, c);
         LOOP_FROM(block, add(t.first, imm(1)), t.end, imm(1)) {
             begin_turn(k, c);

@@ -19,7 +19,7 @@ typedef struct sm90_kernel {
     tensor sQ;     // (ROWS,CHUNK,CHUNKS,CONSUMERS)
     tensor sK, sV; // (BN,CHUNK,CHUNKS,SLOTS), in the same memory
     tensor sO;     // (ROWS,CHUNK,BUFFERS,CONSUMERS)
-    pipeline q;    // a stage for each consumer, or two
+    pipeline q;    // a stage for each consumer
     pipeline ring;
     dynamic_scheduler scheduler;
     tile_grid grid;
@@ -33,18 +33,18 @@ tile attention_sm90_tile_of(const sm90_kernel *k, val number);
 typedef struct consumer_role {
     val index, first_thread;
     tiled_mma qk, pv;
+    score_operands keys;
     tensor tCrV;        // (1,MMA_K,SLOTS)
     tensor scores, out; // (MMA,1,1)
     tensor weights;     // (PAIRS,1,MMA_K)
+    tensor sO;          // (ROWS,CHUNK,BUFFERS)
     online_rows rows;
     val exact;                  // not 0: a block is scored, and its maxima found, before there are weights; u32
     val lowered;                // with old maxima: not 0 where the rows' factors are not 1; u32
-    val is_short;               // with a cap beside: attention_cap_is_short(), u32
-    val limit[ONLINE_ROWS_MAX]; // and its limits
+    val limit[ONLINE_ROWS_MAX]; // with a cap beside: attention_cap_limits()
     val tiles;                  // that it takes part in: others than the first consumer in whole ones
     custom_score custom;        // in the tile's head
     pipeline_state at, q;
-    val stored; // of two tiles of queries: the stage through which the last O left, or NOTHING; u32
 } consumer_role;
 
 /* Its queries of a tile. */
@@ -68,9 +68,6 @@ typedef struct walk {
 /* At its beginning; sets the number of the first or next tile. The producer fetches, the others follow. */
 walk attention_sm90_walk(void);
 void attention_sm90_next_tile(const sm90_kernel *k, walk *w, bool fetches);
-
-/* On to the queries of the next tile: `stage` is of consumer 0, or of one. */
-void attention_sm90_next_queries(const sm90_kernel *k, pipeline_state *of);
 
 /* What warpgroup 0 does. */
 void attention_sm90_produce(const sm90_kernel *k);

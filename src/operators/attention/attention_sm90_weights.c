@@ -31,33 +31,35 @@ static bool scores_late(const sm90_kernel *k, const consumer_role *c)
 
 /*
  * Does it depend on the block how its scores become weights? Where products become scores late, or maxima are old, it
- * may have to be scored, and its maxima found, first: where a mask cuts it, or, with old maxima, rows are new.
+ * may have to be scored, and its maxima found, first: where a mask cuts it, or, with old maxima, rows are new or the cap
+ * does not fit the exponents.
  */
 static bool may_be_exact(const sm90_kernel *k, const consumer_role *c)
 {
     return k->cfg->old || scores_late(k, c);
 }
 
-static val flag_of(val p)
+/* Must this block be exact? */
+static void ask(const sm90_kernel *k, consumer_role *c, const tile *t, val block)
 {
-    return select(p, imm_as(U32, 1), imm_as(U32, 0));
-}
-
-void attention_sm90_look_ahead(const sm90_kernel *k, consumer_role *c, const tile *t, val block)
-{
-    if (!may_be_exact(k, c))
-        return;
     const tile_rows rows = attention_sm90_rows_of(k, c, t);
     val exact = k->cfg->old ? attention_online_rows_are_new(&c->rows) : no();
     if (k->form->right || k->form->left)
         exact = logical_or(exact, attention_block_is_cut(&rows, block));
-    assign(c->exact, flag_of(exact));
-    if (k->cfg->old && k->form->softcap) {
+    if (k->cfg->old && scores_late(k, c) && k->form->softcap) {
         val limit[ONLINE_ROWS_MAX];
-        assign(c->is_short, flag_of(attention_cap_is_short(&c->rows, limit)));
+        exact = logical_or(exact, logical_not(attention_cap_is_short(&c->rows)));
+        attention_cap_limits(&c->rows, limit);
         for (int r = 0; r < c->rows.count; r++)
             assign(c->limit[r], limit[r]);
     }
+    assign(c->exact, select(exact, imm_as(U32, 1), imm_as(U32, 0)));
+}
+
+void attention_sm90_look_ahead(const sm90_kernel *k, consumer_role *c, const tile *t, val block)
+{
+    if (scores_late(k, c))
+        ask(k, c, t, block);
 }
 
 static void mask_scores(const sm90_kernel *k, consumer_role *c, const tile *t, const key_walk *w)
@@ -66,22 +68,6 @@ static void mask_scores(const sm90_kernel *k, consumer_role *c, const tile *t, c
     if (k->form->right || k->form->left)
         IF(attention_block_is_cut(&rows, w->block))
             attention_mask_block(&rows, w->block, c->scores);
-}
-
-/* Makes scores, masked where needed. */
-static void shape_scores(const sm90_kernel *k, consumer_role *c, const tile *t, const key_walk *w)
-{
-    if (!scores_late(k, c))
-        make_scores(k, c, t, w);
-    if (!may_be_exact(k, c)) {
-        mask_scores(k, c, t, w);
-        return;
-    }
-    IF(ne(c->exact, imm(0))) {
-        if (scores_late(k, c))
-            make_scores(k, c, t, w);
-        mask_scores(k, c, t, w);
-    }
 }
 
 /*
@@ -95,7 +81,7 @@ static void score_again(const sm90_kernel *k, consumer_role *c, val slot)
     fill(c->scores, immf(0));
     for (int i = 0; i < k->d.chunks; i++) {
         const int left = k->d.used - i * k->d.chunk, width = left < k->d.chunk ? left : k->d.chunk;
-        tensor sQ = slice(k->sQ, _, _, i, c->q.stage), sK = slice(k->sK, _, _, i, slot); // (ROWS,CHUNK), (BN,CHUNK)
+        tensor sQ = slice(k->sQ, _, _, i, c->index), sK = slice(k->sK, _, _, i, slot); // (ROWS,CHUNK), (BN,CHUNK)
         LOOP(l, imm(width)) {
             val q[ONLINE_ROWS_MAX];
             for (int r = 0; r < c->rows.count; r++)
@@ -114,7 +100,7 @@ static raw_scores raw_of(const sm90_kernel *k, consumer_role *c, const tile *t, 
 {
     raw_scores raw = { .cap = NULL };
     if (scores_late(k, c) && k->form->softcap) {
-        raw = (raw_scores){ .cap = k->p.cap, .is_short = ne(c->is_short, imm(0)) };
+        raw = (raw_scores){ .cap = k->p.cap };
         memcpy(raw.limit, c->limit, sizeof raw.limit);
     } else if (scores_late(k, c)) {
         const tile_rows rows = attention_sm90_rows_of(k, c, t);
@@ -122,6 +108,14 @@ static raw_scores raw_of(const sm90_kernel *k, consumer_role *c, const tile *t, 
         raw = (raw_scores){ .score = attention_block_score, .of = custom };
     }
     return raw;
+}
+
+/* Weights by their own maxima. */
+static void weigh_exactly(const sm90_kernel *k, consumer_role *c)
+{
+    attention_online_softmax(&c->rows, c->scores, NULL);
+    if (k->cfg->old)
+        assign(c->lowered, imm(1));
 }
 
 /* Weights by old maxima; where these fail, scores are made again for new ones. */
@@ -135,12 +129,13 @@ static void weigh_by_old(const sm90_kernel *k, consumer_role *c, const tile *t, 
     const val fits = attention_online_softmax_by_old(&c->rows, c->scores, &raw, sum);
     if (raw.score)
         attention_custom_share_end();
-    assign(c->lowered, flag_of(logical_not(fits)));
+    assign(c->lowered, imm(0));
     IF(logical_not(fits)) {
+        assign(c->lowered, imm(1));
         IF(attention_online_rows_lower(&c->rows, c->scores, &raw, sum)) {
-            assign(c->exact, imm(1));
             score_again(k, c, slot);
             make_scores(k, c, t, w);
+            weigh_exactly(k, c);
         }
     }
     attention_online_rows_add(&c->rows, sum);
@@ -158,20 +153,26 @@ void attention_sm90_weigh_first(const sm90_kernel *k, consumer_role *c, const ti
 /* By old maxima where it may be so, else by their own, or with the cap in the exponents. */
 void attention_sm90_weigh(const sm90_kernel *k, consumer_role *c, const tile *t, const key_walk *w, val slot)
 {
-    shape_scores(k, c, t, w);
+    if (!scores_late(k, c))
+        make_scores(k, c, t, w);
     if (!may_be_exact(k, c)) {
-        attention_online_softmax(&c->rows, c->scores, NULL);
+        mask_scores(k, c, t, w);
+        weigh_exactly(k, c);
         return;
     }
-    IF(eq(c->exact, imm(0))) {
+    if (!scores_late(k, c))
+        ask(k, c, t, w->block);
+    IF(ne(c->exact, imm(0))) {
+        if (scores_late(k, c))
+            make_scores(k, c, t, w);
+        mask_scores(k, c, t, w);
+        weigh_exactly(k, c);
+    }
+    ELSE
+    {
         if (k->cfg->old)
             weigh_by_old(k, c, t, w, slot);
         else
             attention_online_softmax(&c->rows, c->scores, k->p.cap);
-    }
-    IF(ne(c->exact, imm(0))) {
-        attention_online_softmax(&c->rows, c->scores, NULL);
-        if (k->cfg->old)
-            assign(c->lowered, imm(1));
     }
 }

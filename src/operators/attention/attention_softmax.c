@@ -296,21 +296,21 @@ static const double SUM_MAX = 0x1p15;
  */
 static const double GROWTH_MIN = 6;
 
-val attention_cap_is_short(const online_rows *rows, val *limit)
+val attention_cap_is_short(const online_rows *rows)
 {
-    const val is_short = fits_short(rows, GROWTH_MIN);
+    return fits_short(rows, GROWTH_MIN);
+}
+
+void attention_cap_limits(const online_rows *rows, val *limit)
+{
     for (int r = 0; r < rows->count; r++)
-        limit[r] = select(is_short, min(exp2_ftz(growth_of(rows, r)), immf(SUM_MAX)), immf(SUM_MAX));
-    return is_short;
+        limit[r] = min(exp2_ftz(growth_of(rows, r)), immf(SUM_MAX));
 }
 
 val attention_online_softmax_by_old(const online_rows *rows, tensor scores, const raw_scores *raw, val *sum)
 {
     val fits = yes();
-    if (raw->cap)
-        weigh_capped(rows, scores, raw->is_short, raw->cap, sum);
-    else
-        weigh_rows(rows, scores, *raw, sum);
+    weigh_rows(rows, scores, *raw, sum);
     UNROLL(r, rows->count) {
         sum[r] = variable(F32, sum[r]);
         fits = logical_and(fits, le(sum[r], raw->cap ? raw->limit[r] : immf(SUM_MAX)));
@@ -326,8 +326,6 @@ val attention_online_rows_lower(online_rows *rows, tensor weights, const raw_sco
         if (raw->cap)
             is_beyond = logical_or(is_beyond, lt(exp2_ftz(growth_of(rows, r)), sum[r]));
     }
-    if (raw->cap)
-        is_beyond = logical_and(is_beyond, raw->is_short);
     const val is_lost = lower_rows(rows, weights, sum, is_beyond);
     for (int r = 0; r < rows->count; r++) {
         assign(rows->max[r], select(is_lost, keep[r], rows->max[r]));

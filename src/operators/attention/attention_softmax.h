@@ -43,24 +43,24 @@ void attention_online_softmax(online_rows *rows, tensor scores, const val *cap);
 /* Has a row of the warp seen no key yet? The same in all lanes. */
 val attention_online_rows_are_new(const online_rows *rows);
 
-/* What is still to be applied to scores before they become weights. */
+/*
+ * What is still to be applied to scores before they become weights by old maxima; it hides under the exponentials.
+ * limit: of a row's sum: attention_cap_limits(), where there is a cap.
+ */
 typedef struct raw_scores {
-    const val *cap;                                 // attention_cap_numbers(), or NULL
-    val is_short;                                   // where there is one: attention_cap_is_short(),
-    val limit[ONLINE_ROWS_MAX];                     // and its limits
+    const val *cap; // attention_cap_numbers(), or NULL
+    val limit[ONLINE_ROWS_MAX];
     val (*score)(const void *of, val x, int64_t i); // applied to element i of the accumulators, or NULL
     const void *of;
 } raw_scores;
 
-/*
- * Do the rows' maxima let a cap be part of the exponents of the next block? The same in all lanes. limit: of a row's
- * sum in it, by old maxima.
- */
-val attention_cap_is_short(const online_rows *rows, val *limit);
+/* Do the rows' maxima let a cap be part of the exponents of the next block? The same in all lanes. */
+val attention_cap_is_short(const online_rows *rows);
+void attention_cap_limits(const online_rows *rows, val *limit);
 
 /*
  * The same by the maxima of the blocks before, which saves finding new ones; the sums tell whether the old ones served,
- * the same in all lanes. What is left to do with raw scores hides under the exponentials.
+ * the same in all lanes.
  */
 val attention_online_softmax_by_old(const online_rows *rows, tensor scores, const raw_scores *raw, val *sum);
 
