@@ -82,7 +82,10 @@ static int64_t held_bytes(const groupnorm_search *s, const groupnorm_config *c)
     return s->device->smem_per_sm_bytes / groupnorm_held_ctas(s, c) - RESERVED_BYTES;
 }
 
-/* Slices of a cluster; registers hold a part of them where that makes room for a third CTA of an SM. */
+/*
+ * Slices of a cluster; registers hold a part of them where that makes room for a third CTA of an SM. Not of gradients
+ * by CTAs that meet nobody: 32x256x56x56 f16 46.9 us, 48.1.
+ */
 static bool share_cluster(const groupnorm_search *s, int parts, int64_t budget, groupnorm_config *c)
 {
     const groupnorm_search keeping = { s->d, s->device, s->slicing, THREADS_KEEPING_MAX, THREADS_CLUSTER_MIN, true };
@@ -90,7 +93,8 @@ static bool share_cluster(const groupnorm_search *s, int parts, int64_t budget, 
     if (!groupnorm_share_slices(s, c->cluster, parts, budget, c))
         return false;
     const int64_t wanted = held_bytes(s, c);
-    if (groupnorm_shared_bytes(s->d, s->slicing, c) > wanted && c->vec > 1 &&
+    const bool meets = s->d->direction == CKL_DIRECTION_FORWARD || c->cluster > 1;
+    if (meets && groupnorm_shared_bytes(s->d, s->slicing, c) > wanted && c->vec > 1 &&
         groupnorm_bundles(s->d, c) * c->cluster > (GROUPNORM_HELD_CTAS - 1) * s->device->sm_count &&
         groupnorm_share_slices(&keeping, c->cluster, parts, wanted, &other))
         *c = other;

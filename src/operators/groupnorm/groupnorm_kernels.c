@@ -24,12 +24,17 @@ static void begin(groupnorm_kernel *k)
     k->does->begin(k);
 }
 
-/* What is above it overlaps the end of the kernel before. Meanwhile L2 is asked for the slice and its weights. */
-static void wait_for_input(groupnorm_kernel *k)
+/* The same before the slice is loaded: while the kernel before may run, L2 is asked for it, or nothing is done. */
+static void begin_and_wait(groupnorm_kernel *k)
 {
-    if (k->s.cfg->prefetch)
+    const bool asks = k->s.cfg->prefetch;
+    if (!asks)
+        groupnorm_wait();
+    begin(k);
+    if (asks) {
         groupnorm_prefetch(&k->s, &k->w, &k->slices);
-    groupnorm_wait();
+        groupnorm_wait();
+    }
 }
 
 static void stage(groupnorm_kernel *k)
@@ -152,8 +157,7 @@ static void describe_cluster(groupnorm_kernel *k, const groupnorm_config *cfg, b
     tensor sPeers; // (WORDS,CLUSTER,BUNDLE)
     k->s = slice_here(cfg, vectors);
     k->s.halves = groupnorm_first_steps(cfg) > 0;
-    begin(k);
-    wait_for_input(k);
+    begin_and_wait(k);
     stage(k);
     if (cfg->cluster > 1)
         cluster_arrive(); // this CTA has started: peers may write to its shared memory
@@ -406,8 +410,7 @@ static void describe_held(groupnorm_kernel *k, const groupnorm_config *cfg, bool
     k->meeting = &meeting;
     groupnorm_slice_at(&k->s, convert(I32, meeting.strip), convert(I32, meeting.chunk));
     k->s.halves = groupnorm_first_steps(cfg) > 0;
-    begin(k);
-    wait_for_input(k);
+    begin_and_wait(k);
     k->does->load_weights(k); // before the slice, behind whose loads they would wait
     if (cfg->loading)
         one_pass_load_in_turn(&meeting, imm_as(U32, cfg->loading));
