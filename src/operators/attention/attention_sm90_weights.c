@@ -29,8 +29,8 @@ static bool scores_late(const sm90_kernel *k, const consumer_role *c)
 
 /*
  * Does it depend on the block how its scores become weights? Where products become scores late, or maxima are old, it
- * may have to be scored, and its maxima found, first: where a mask cuts it, or, with old maxima, rows are new or the cap
- * does not fit the exponents.
+ * may have to be scored, and its maxima found, first: where a mask cuts it, or, with old maxima, rows are new or the
+ * cap does not fit the exponents.
  */
 static bool may_be_exact(const sm90_kernel *k, const consumer_role *c)
 {
