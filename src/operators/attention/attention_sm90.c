@@ -146,8 +146,9 @@ static consumer_role describe_consumer(const sm90_kernel *k)
         c.exact = variable(U32, imm(0));
     if (cfg->old)
         c.lowered = variable(U32, imm(0));
-    for (int r = 0; r < c.rows.count && cfg->old && k->form->softcap; r++)
-        c.limit[r] = variable(F32, immf(0));
+    if (cfg->old && k->form->softcap)
+        for (int r = 0; r < c.rows.count; r++)
+            c.limit[r] = variable(F32, immf(0));
     c.tiles = cfg->parts ? select(eq(c.index, imm(0)), k->tiles, k->whole) : k->tiles;
     c.at = consumer_state(&k->ring);
     c.q = (pipeline_state){ c.index, variable(U32, imm(0)), cfg->consumers };

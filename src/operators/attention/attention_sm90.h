@@ -41,7 +41,7 @@ typedef struct consumer_role {
     online_rows rows;
     val exact;                  // not 0: a block is scored, and its maxima found, before there are weights; u32
     val lowered;                // with old maxima: not 0 where the rows' factors are not 1; u32
-    val limit[ONLINE_ROWS_MAX]; // with a cap beside: attention_cap_limits()
+    val limit[ONLINE_ROWS_MAX]; // with a cap beside: attention_cap_limits(); f32
     val tiles;                  // that it takes part in: others than the first consumer in whole ones
     custom_score custom;        // in the tile's head
     pipeline_state at, q;

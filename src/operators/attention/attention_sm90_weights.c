@@ -4,8 +4,6 @@
  * Rows may keep the maxima of their first blocks (config.old); the sums of a block tell whether those still serve, and
  * where they do not, its products are made again. What is rare stands behind one branch.
  */
-#include <string.h>
-
 #include "operators/attention/attention_sm90.h"
 
 tile_rows attention_sm90_rows_of(const sm90_kernel *k, const consumer_role *c, const tile *t)
@@ -31,8 +29,8 @@ static bool scores_late(const sm90_kernel *k, const consumer_role *c)
 
 /*
  * Does it depend on the block how its scores become weights? Where products become scores late, or maxima are old, it
- * may have to be scored, and its maxima found, first: where a mask cuts it, or, with old maxima, rows are new or the cap
- * does not fit the exponents.
+ * may have to be scored, and its maxima found, first: where a mask cuts it, or, with old maxima, rows are new or the
+ * cap does not fit the exponents.
  */
 static bool may_be_exact(const sm90_kernel *k, const consumer_role *c)
 {
@@ -47,11 +45,8 @@ static void ask(const sm90_kernel *k, consumer_role *c, const tile *t, val block
     if (k->form->right || k->form->left)
         exact = logical_or(exact, attention_block_is_cut(&rows, block));
     if (k->cfg->old && scores_late(k, c) && k->form->softcap) {
-        val limit[ONLINE_ROWS_MAX];
         exact = logical_or(exact, logical_not(attention_cap_is_short(&c->rows)));
-        attention_cap_limits(&c->rows, limit);
-        for (int r = 0; r < c->rows.count; r++)
-            assign(c->limit[r], limit[r]);
+        attention_cap_limits(&c->rows, c->limit);
     }
     assign(c->exact, select(exact, imm_as(U32, 1), imm_as(U32, 0)));
 }
@@ -98,16 +93,13 @@ static void score_again(const sm90_kernel *k, consumer_role *c, val slot)
 /* What is left to do with products before they become weights by old maxima. */
 static raw_scores raw_of(const sm90_kernel *k, consumer_role *c, const tile *t, const key_walk *w, block_scores *custom)
 {
-    raw_scores raw = { .cap = NULL };
-    if (scores_late(k, c) && k->form->softcap) {
-        raw = (raw_scores){ .cap = k->p.cap };
-        memcpy(raw.limit, c->limit, sizeof raw.limit);
-    } else if (scores_late(k, c)) {
-        const tile_rows rows = attention_sm90_rows_of(k, c, t);
-        *custom = attention_block_scores_of(&c->custom, &rows, w->block, c->scores);
-        raw = (raw_scores){ .score = attention_block_score, .of = custom };
-    }
-    return raw;
+    if (!scores_late(k, c))
+        return (raw_scores){ .cap = NULL };
+    if (k->form->softcap)
+        return (raw_scores){ .cap = k->p.cap, .limit = c->limit };
+    const tile_rows rows = attention_sm90_rows_of(k, c, t);
+    *custom = attention_block_scores_of(&c->custom, &rows, w->block, c->scores);
+    return (raw_scores){ .score = attention_block_score, .of = custom };
 }
 
 /* Weights by their own maxima. */

@@ -301,10 +301,10 @@ val attention_cap_is_short(const online_rows *rows)
     return fits_short(rows, GROWTH_MIN);
 }
 
-void attention_cap_limits(const online_rows *rows, val *limit)
+void attention_cap_limits(const online_rows *rows, const val *limit)
 {
     for (int r = 0; r < rows->count; r++)
-        limit[r] = min(exp2_ftz(growth_of(rows, r)), immf(SUM_MAX));
+        assign(limit[r], min(exp2_ftz(growth_of(rows, r)), immf(SUM_MAX)));
 }
 
 val attention_online_softmax_by_old(const online_rows *rows, tensor scores, const raw_scores *raw, val *sum)

@@ -43,20 +43,19 @@ void attention_online_softmax(online_rows *rows, tensor scores, const val *cap);
 /* Has a row of the warp seen no key yet? The same in all lanes. */
 val attention_online_rows_are_new(const online_rows *rows);
 
-/*
- * What is still to be applied to scores before they become weights by old maxima; it hides under the exponentials.
- * limit: of a row's sum: attention_cap_limits(), where there is a cap.
- */
+/* What is still to be applied to scores before they become weights by old maxima; it hides under the exponentials. */
 typedef struct raw_scores {
-    const val *cap; // attention_cap_numbers(), or NULL
-    val limit[ONLINE_ROWS_MAX];
+    const val *cap, *limit;                         // attention_cap_numbers() and attention_cap_limits(), or NULL
     val (*score)(const void *of, val x, int64_t i); // applied to element i of the accumulators, or NULL
     const void *of;
 } raw_scores;
 
-/* Do the rows' maxima let a cap be part of the exponents of the next block? The same in all lanes. */
+/*
+ * Do the rows' maxima let a cap be part of the exponents of the next block? The same in all lanes. Then, into variables,
+ * the rows' largest sums without a score beyond that.
+ */
 val attention_cap_is_short(const online_rows *rows);
-void attention_cap_limits(const online_rows *rows, val *limit);
+void attention_cap_limits(const online_rows *rows, const val *limit);
 
 /*
  * The same by the maxima of the blocks before, which saves finding new ones; the sums tell whether the old ones served,
