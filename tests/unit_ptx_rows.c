@@ -456,7 +456,7 @@ static void assemble(ir_target target)
     static const char registers[] =
         ".reg .pred %%p<16>, %%cp<4>, %%tp<2>; .reg .b16 %%h<16>, %%ch<4>, %%th<2>;\n"
         ".reg .b32 %%r<16>, %%cr<4>, %%tr<2>; .reg .b64 %%d<16>, %%cd<4>;\n"
-        ".reg .f32 %%f<16>, %%cf<4>, %%tf<2>; .reg .f64 %%g<16>, %%cg<4>, %%tg<2>;\n"
+        ".reg .f32 %%f<16>, %%cf<4>, %%tf<2>;\n"
         ".reg .b32 %%uniform_warp; .reg .b64 %%evict_first, %%evict_last; .reg .b16 %%o<3>;\n";
     char path[] = "/tmp/unit_ptx_rows_XXXXXX", command[512];
     int fd = mkstemp(path);

@@ -26,10 +26,12 @@ typedef struct twice_args {
 
 enum { TILE = 64, OWN_US = 50 };
 
-#define TROUBLES(X)                                                                                      \
-    X(none)                                                                                              \
-    X(describe_hangs) X(describe_crashes) X(describe_fails) X(wrong) X(compile_fails) X(wrong_on_device) \
-        X(launch_hangs) X(launch_faults) X(launch_crashes) X(stale) X(overruns)
+#define TROUBLES(X)     \
+    X(none)             \
+    X(describe_hangs)   \
+    X(describe_crashes) \
+    X(describe_fails)   \
+    X(wrong) X(compile_fails) X(wrong_on_device) X(launch_hangs) X(launch_faults) X(launch_crashes) X(stale) X(overruns)
 #define TROUBLE(name)      TROUBLE_##name,
 #define TROUBLE_NAME(name) #name " "
 enum { TROUBLES(TROUBLE) };

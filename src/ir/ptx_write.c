@@ -11,7 +11,7 @@ enum { NUMBER_BYTES = 32 };
 
 const ptx_kind_info ptx_kinds[PTX_KIND_COUNT] = {
     [PTX_KIND_PRED] = { "p", "pred" }, [PTX_KIND_16] = { "h", "b16" },  [PTX_KIND_32] = { "r", "b32" },
-    [PTX_KIND_64] = { "d", "b64" },    [PTX_KIND_F32] = { "f", "f32" }, [PTX_KIND_F64] = { "g", "f64" },
+    [PTX_KIND_64] = { "d", "b64" },    [PTX_KIND_F32] = { "f", "f32" },
 };
 
 static const struct {

@@ -4,15 +4,7 @@
 #include "ir/ir.h"
 
 /* Kinds of PTX registers. Register number i of the IR is "%" letter i; constants pass through "%c" letter 0, 1, ... */
-typedef enum ptx_kind {
-    PTX_KIND_PRED,
-    PTX_KIND_16,
-    PTX_KIND_32,
-    PTX_KIND_64,
-    PTX_KIND_F32,
-    PTX_KIND_F64, // of no value; declared, as in all texts that tests/data/accepted.txt knows
-    PTX_KIND_COUNT
-} ptx_kind;
+typedef enum ptx_kind { PTX_KIND_PRED, PTX_KIND_16, PTX_KIND_32, PTX_KIND_64, PTX_KIND_F32, PTX_KIND_COUNT } ptx_kind;
 
 typedef struct ptx_kind_info {
     const char *letter, *type; // "h", "b16"
