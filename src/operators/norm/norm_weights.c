@@ -41,11 +41,12 @@ static tensor slots(const norm_weights *w)
     return smem_view(imm(0), w->dtype, compact(leaf(w->count)));
 }
 
-/* The 16 bytes of gamma or beta from column `first` on. */
+/* A vector of gamma or beta. */
 typedef struct weight_words {
     val of[WORDS];
 } weight_words;
 
+/* Loads that `apart` columns behind column `first`, if it exists. */
 static weight_words load_words(const norm_weight_sources *from, val pointer, val first, int apart, val exists)
 {
     const int bytes = dtype_bytes(from->dtype);
@@ -98,7 +99,7 @@ static void fill_vectors(const norm_weights *w, int threads, const norm_weight_s
     }
 }
 
-/* Element e of gamma or beta; 0 past the last column. */
+/* One of gamma or beta; 0 past the last column. */
 static val load_element(const norm_weight_sources *from, val pointer, val column)
 {
     val x = variable(from->dtype, convert(from->dtype, immf(0)));
