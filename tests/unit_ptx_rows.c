@@ -245,7 +245,6 @@ static void copies(void)
         LINE((MAKE(IR_U32, IR_U64, IR_U32), ir_cp_async(a, 0, b, bytes, c), 0));
     }
     LINE((MAKE(IR_U32, IR_U64), ir_cp_async_alone(a, 16, b, 16, u32(16)), 0));
-    LINE((MAKE(IR_U32, IR_U64), ir_cp_async_cached(a, 16, b, 16, u32(16)), 0));
     LINE((MAKE(IR_U32, IR_U64, IR_U32, IR_U32), ir_bulk_load(a, 16, b, c, d), 0));
     LINE((MAKE(IR_U64, IR_U32), ir_bulk_store(a, b, 16, u32(256)), 0));
     LINE((MAKE(IR_U64), ir_bulk_prefetch(a, u32(256)), 0));
