@@ -343,7 +343,6 @@ const char *const conv_cases[] = {
     "n=2 c=24 h=5 w=5 k=136 r=1 s=1 epilogue=tril bias=1 impl=pointwise",
     "n=3 c=8 h=20 w=21 k=200 r=1 s=1 direction=data impl=pointwise config='swap=1 stays=1 tile_m=64 tile_n=64 "
     "consumers=2 pingpong=1 cluster_m=1 cluster_n=1 ctas=1 persistent=1 stages=8' # filters that stay, of dx^T",
-    "n=2 c=16 h=48 w=49 k=72 r=1 s=1 direction=data dtype=bf16 impl=pointwise # the same as chosen",
     "n=3 c=72 h=9 w=11 k=256 r=1 s=1 bias=1 activation=silu impl=pointwise config='swap=1 tile_m=128 tile_n=96 "
     "consumers=2 pingpong=0 cluster_m=1 cluster_n=1 ctas=1 persistent=1 stages=4' # y^T",
     "n=4 c=53 h=8 w=9 k=16 r=1 s=1 bias=1 activation=relu impl=pointwise_unaligned",

@@ -223,7 +223,6 @@ static double unsure(const sliding_config *c, double rows, double all_rows)
 {
     const double LEAST = 7, SHORT = 1.2, STEPS = 1.15, FOUR = 0.8, LOADS = 0.3, UNEVEN = 1.06;
     const double start = c->vec > 2 ? FOUR : c->async ? 0 : LOADS; // in rows
-
     return (rows < LEAST && rows < all_rows ? SHORT : 1) * (c->step_h > 1 ? STEPS : 1) * (1 + start / rows) *
            (c->even ? 1 : UNEVEN);
 }
