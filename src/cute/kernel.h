@@ -185,8 +185,6 @@
 #define smem_address(offset)                   (HERE, ir_smem_address(offset))
 #define mapa(address, rank)                    (HERE, ir_mapa(address, rank)) // in CTA `rank` of the cluster
 #define cp_async(shared, global, bytes, valid) (HERE, ir_cp_async(shared, 0, global, bytes, valid))
-#define cp_async_cached(shared, global, bytes, valid) \
-    (HERE, ir_cp_async_cached(shared, 0, global, bytes, valid)) // by L1, which others ask, too; fewer bytes always are
 #define cp_async_alone(shared, global, bytes, valid) \
     (HERE, ir_cp_async_alone(shared, 0, global, bytes, valid)) // fills L2 with no more
 #define cp_async_commit()                 (HERE, ir_plain(IR_CP_ASYNC_COMMIT, 0, 0))

@@ -104,7 +104,6 @@ void ir_store_async(val address, int64_t offset, val mbarrier, val x);
 
 /* Of 16 bytes at a time, the former fills L2 with the 256 bytes around them; `alone` does not. */
 void ir_cp_async(val shared, int64_t offset, val global, int bytes, val valid_bytes);
-void ir_cp_async_cached(val shared, int64_t offset, val global, int bytes, val valid_bytes);
 void ir_cp_async_alone(val shared, int64_t offset, val global, int bytes, val valid_bytes);
 
 /* Ops that have no operands, or only [n] and [mode]. */

@@ -78,11 +78,6 @@ void ir_cp_async_alone(val shared, int64_t offset, val global, int bytes, val va
     cp_async(shared, offset, global, bytes, valid_bytes, 1);
 }
 
-void ir_cp_async_cached(val shared, int64_t offset, val global, int bytes, val valid_bytes)
-{
-    cp_async(shared, offset, global, bytes, valid_bytes, 2);
-}
-
 /* TMA and bulk copies */
 
 void ir_tma_load(val shared, int64_t offset, val map, val mbarrier, val mask, int n, const val *coordinates)

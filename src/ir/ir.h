@@ -128,8 +128,7 @@ typedef enum ir_sreg_kind {
  *                                        both addresses made by MAPA for that CTA; its bytes complete on the mbarrier,
  *                                        and whoever waits for them sees what this thread did before
  *   CP_ASYNC       () <- shared, global, bytes   copies [n] = 4, 8 or 16 bytes; only `bytes` of them are read, the rest
- *                                        is 0; of 16 bytes L2 is filled with the 256 around them, [mode] 1: no more,
- *                                        2: no more, and they go by L1, as fewer bytes do
+ *                                        is 0; of 16 bytes L2 is filled with the 256 around them, [mode] 1: no more
  *   CP_ASYNC_COMMIT, CP_ASYNC_WAIT [n]           groups of this thread; waits until at most n are pending
  *   FENCE          memory fence at [scope], acquire-release
  *   FENCE_PROXY_ASYNC   makes what this thread's ordinary accesses did, and what it knows of others', visible to TMA

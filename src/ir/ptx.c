@@ -27,7 +27,6 @@ static unsigned conditions(const ir_kernel *kernel, const ir_inst *inst)
 {
     unsigned met = kernel->target == IR_SM80 ? PTX_SM80 : PTX_SM90;
     met |= inst->mode == 1 ? PTX_MODE : 0;
-    met |= inst->mode == 2 ? PTX_CACHED : 0;
     met |= inst->n == 16 ? PTX_WIDE : 0;
     met |= inst->scope != IR_SCOPE_CTA ? PTX_CLUSTER : 0;
     met |= inst->order != IR_ORDER_DEFAULT ? PTX_STRONG : 0;

@@ -133,8 +133,7 @@ static const ptx_row *const rows[IR_OP_COUNT] = {
      * NOTE: filling L2 by 256 bytes makes transposes of odd rows 1 to 3 % faster, and decode 2 to 10 % slower (H200;
      * bench/notes/permute.md, attention.md).
      */
-    [IR_CP_ASYNC] = ROWS({ 0, 0, PTX_CACHED, "cp.async.ca.shared::cta.global [$a], [$Y], $n, $z" },
-                         { 0, 0, PTX_WIDE | PTX_MODE, "cp.async.cg.shared::cta.global [$a], [$Y], 16, $z" },
+    [IR_CP_ASYNC] = ROWS({ 0, 0, PTX_WIDE | PTX_MODE, "cp.async.cg.shared::cta.global [$a], [$Y], 16, $z" },
                          { 0, 0, PTX_WIDE, "cp.async.cg.shared::cta.global.L2::256B [$a], [$Y], 16, $z" },
                          { 0, 0, 0, "cp.async.ca.shared::cta.global [$a], [$Y], $n, $z" }),
     [IR_CP_ASYNC_COMMIT] = PLAIN("cp.async.commit_group"),

@@ -45,7 +45,6 @@ enum {
     PTX_MULTICAST = 1 << 5,  // operand 3 is not the constant 0
     PTX_CLUSTER = 1 << 6,    // [scope] is wider than the CTA
     PTX_STRONG = 1 << 7,     // [order] is not the default
-    PTX_CACHED = 1 << 8,     // [mode] is 2
 };
 
 typedef struct ptx_row {

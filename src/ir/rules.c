@@ -65,7 +65,7 @@ static const ir_rule rules[IR_OP_COUNT] = {
     [IR_ATOM] = { "t:lt", INT | F32, .last_mode = IR_RED_EXCH },
     [IR_RED] = { ":lt", INT | F32, .last_mode = IR_RED_OR },
     [IR_ST_ASYNC] = { ":uut", INT | F32, .sm90 = true },
-    [IR_CP_ASYNC] = { ":ulu", .counted = true, .last_mode = 2 },
+    [IR_CP_ASYNC] = { ":ulu", .counted = true, .last_mode = 1 },
     [IR_CP_ASYNC_COMMIT] = { ":" },
     [IR_CP_ASYNC_WAIT] = { ":", .counted = true },
     [IR_FENCE] = { ":" },

@@ -190,7 +190,7 @@ static ckl_status check_cp_async(const ir_kernel *kernel, const ir_inst *inst)
 {
     if (inst->n != 4 && inst->n != 8 && inst->n != 16)
         FAULT(kernel, inst, "n=%d bytes is none of 4, 8, 16", inst->n);
-    if (inst->mode == 1 && inst->n != 16)
+    if (inst->mode && inst->n != 16)
         FAULT(kernel, inst, "mode=%d is for 16 bytes alone", inst->mode);
     return check_alignment(kernel, inst, inst->in[0], inst->n);
 }

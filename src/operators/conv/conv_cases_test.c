@@ -343,7 +343,6 @@ const char *const conv_cases[] = {
     "n=2 c=24 h=5 w=5 k=136 r=1 s=1 epilogue=tril bias=1 impl=pointwise",
     "n=3 c=8 h=20 w=21 k=200 r=1 s=1 direction=data impl=pointwise config='swap=1 stays=1 tile_m=64 tile_n=64 "
     "consumers=2 pingpong=1 cluster_m=1 cluster_n=1 ctas=1 persistent=1 stages=8' # filters that stay, of dx^T",
-    "n=2 c=16 h=48 w=49 k=72 r=1 s=1 direction=data dtype=bf16 impl=pointwise # the same as chosen",
     "n=3 c=72 h=9 w=11 k=256 r=1 s=1 bias=1 activation=silu impl=pointwise config='swap=1 tile_m=128 tile_n=96 "
     "consumers=2 pingpong=0 cluster_m=1 cluster_n=1 ctas=1 persistent=1 stages=4' # y^T",
     "n=4 c=53 h=8 w=9 k=16 r=1 s=1 bias=1 activation=relu impl=pointwise_unaligned",
@@ -580,14 +579,6 @@ const char *const conv_cases[] = {
     "n=2 c=3 h=17 w=11 k=3 groups=3 pad=1 dtype=f32 bias=1 impl=sliding config='ahead=5'",
     "n=3 c=3 h=29 w=24 k=1 pad=1 scale=1 bias=1 residual=1 activation=relu impl=sliding # one filter of three channels",
     "n=2 c=3 h=20 w=25 k=1 r=5 s=2 pad_left=2 dilation_h=2 misalign=1 impl=sliding",
-    "n=3 c=16 h=9 w=5 k=16 groups=16 pad=1 bias=1 impl=sliding config='vec=2 cols=3 high=4 even=0 ahead=2 shared=1' "
-    "# four neighbours share copies, strips end within a warp",
-    "n=2 c=40 h=7 w=9 k=40 groups=40 r=5 s=5 pad=2 stride=2 dtype=bf16 residual=1 impl=sliding config='vec=2 cols=5 "
-    "high=3 even=1 shared=1'",
-    "n=2 c=24 h=8 w=7 k=24 groups=24 r=2 s=4 pad_left=3 dilation_w=2 dtype=f32 fill=hard impl=sliding config='vec=2 "
-    "cols=4 high=3 shared=1' # two",
-    "n=2 c=24 h=8 w=7 k=24 groups=24 pad=1 misalign=1 direction=data impl=sliding config='vec=4 cols=4 even=0 "
-    "shared=1'",
     "n=1 c=72 h=6 w=11 k=72 groups=72 r=7 s=7 pad=3 dtype=bf16 bias=1 residual=1 activation=gelu impl=depthwise",
     "n=2 c=72 h=7 w=21 k=72 groups=72 r=3 s=5 pad=2 stride=2 out=f32 impl=depthwise # columns past the end",
     "n=2 c=8 h=9 w=9 k=8 groups=8 pad=2 stride=3 impl=depthwise # the last column of y would begin behind x",

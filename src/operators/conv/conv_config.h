@@ -280,7 +280,6 @@ ckl_conv_desc conv_depthwise_plane(const ckl_conv_desc *desc);
     X(owner, int, high, "14", "", "rows of y of a thread")                                             \
     X(owner, bool, async, "1", "0 1", "rows under way are copied to shared memory, else to registers") \
     X(owner, int, ahead, "3", "1 2 3 5", "rows of x under way")                                        \
-    X(owner, bool, shared, "0", "0 1", "copies are of 16 bytes, for neighbours")                       \
     X(owner, int, ctas, "4", "1 2 3 4 5 6", "that must fit an SM, which limits registers")             \
     X(owner, bool, even, "1", "", "threads have whole columns of y")                                   \
     X(owner, bool, planes, "0", "", "columns side by side in memory")                                  \

@@ -130,7 +130,7 @@ static double instructions_of(const conv_halo_config *c)
         PRODUCTS = 12,
         STORE = 3,
         TILE = 90,
-        SMOOTH = 6
+        SMOOTH = 5
     }; // PRODUCTS: of all channels with a row of a filter
     const int rows = c->high / conv_halo_blocks(c), smooth = c->form.activation > CKL_ACTIVATION_RELU ? SMOOTH : 0;
     return TILE + ((rows - 1.0) * c->step_h + c->rows) * ROW +

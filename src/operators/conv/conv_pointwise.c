@@ -221,9 +221,11 @@ static void few_columns(const ckl_gemm_desc *product, const ckl_device_info *dev
  */
 static void keep_filters(const ckl_gemm_desc *product, const ckl_device_info *device, gemm_sm90_config *c)
 {
-    enum { ROWS = 64, PIXELS = 128 };
+    enum { ROWS = 64, PIXELS = 128, FEW = SPAN / 2, TURNS = 4 };
     const int64_t steps = ceil_div(product->k, gemm_tile_k(product->a));
     gemm_sm90_config kept = *c;
+    if (product->n > FEW || ceil_div(product->m, PIXELS) <= (int64_t)TURNS * device->sm_count)
+        return;
     take_tiles(product, device, ROWS, PIXELS, 2, 1, &kept);
     kept.swap = kept.stays = kept.pingpong = true;
     gemm_sm90_fit_memory(&kept, INT64_MAX, device);

@@ -224,8 +224,6 @@ const test_reject conv_rejects[] = {
     { "c=8 k=8 groups=8 h=1 w=2^21 r=1 s=1 impl=sliding", CKL_UNSUPPORTED, "a size is beyond 32-bit numbers" },
     { "c=8 k=8 groups=8 w=199 dilation_w=48 impl=sliding", CKL_UNSUPPORTED, "or places far apart" },
     { "c=8 k=8 groups=8 r=5 s=5 impl=sliding config='vec=4'", CKL_UNSUPPORTED, "vec=4 channels of 25 taps" },
-    { "c=12 k=12 groups=12 impl=sliding config='vec=2 shared=1'", CKL_UNSUPPORTED,
-      "shared=1, but neighbours have not the next of whole 16 bytes" },
     { "c=8 k=8 groups=8 impl=sliding config='cols=17'", CKL_INVALID, "cols=17, high=" },
     { "c=8 k=8 groups=8 impl=sliding config='ahead=10'", CKL_INVALID, "ahead=10 or ctas=" },
     { "c=9 k=9 groups=9 impl=sliding config='vec=2'", CKL_INVALID, "vec=2 does not divide k=9" },

@@ -21,12 +21,11 @@ typedef struct sliding {
     val count, stored;            // rows of y; columns that are the thread's before it
     val y;                        // the number of the first element of the row to store next
     val h, last;                  // i32: the row of x to load next; the last one it needs
-    val place;                    // among those that share copies: u32
     val at;                       // the address of the first unit that lies inside, in the row to load next
-    val offset[SLIDING_SPAN_MAX]; // bytes from there to what a copy or load takes, or the nearest inside
+    val offset[SLIDING_SPAN_MAX]; // bytes from there to each unit that may be outside, or the nearest inside
     val inside[SLIDING_SPAN_MAX]; // is it?
     tensor rRow, rEdge;           // rows under way: (WORD,UNIT,ROW), and (COLUMN,ROW) of units that are seen in part
-    tensor sX;                    // or in shared memory: (VEC,THREAD,UNIT,SLOT)
+    tensor sX;                    // or in shared memory, each thread's own: (VEC,THREAD,UNIT,SLOT)
     val to, from;                 // bytes from the first slot to those of the row to load next and the one to multiply
     tensor rW;                    // (TAP,VEC)
     tensor rSum;                  // (VEC,COLS,WINDOW)
@@ -47,13 +46,6 @@ static bool is_whole(const sliding_config *c, int unit)
 static bool may_be_outside(const sliding_config *c, int unit)
 {
     return unit < c->left || unit >= sliding_units(c) - c->right;
-}
-
-/* May a unit that copy `copy` of some thread takes be outside, or is there none? */
-static bool may_copy_outside(const sliding_config *c, int copy)
-{
-    const int first = copy * sliding_share(c), last = first + sliding_share(c) - 1;
-    return may_be_outside(c, first) || may_be_outside(c, last);
 }
 
 /*
@@ -95,21 +87,18 @@ static void find_x(sliding *k)
     val far = add(mul(sub(convert(I32, k->count), imm(1)), imm(cfg->step_h)), imm(sliding_span_h(cfg) - 1));
     k->h = variable(I32, first_under(k, 1, k->row));
     k->last = min(sub(convert(I32, k->p.x_size[1]), imm(1)), add(k->h, far));
-    k->place = cfg->shared ? convert(I32, rem(thread(), imm(sliding_share(cfg)))) : imm(0);
-    val first = sub(first_under(k, 2, k->column), imm(cfg->skipped)), own = mul(k->place, imm(cfg->run));
-    val sure = add(add(first, imm(cfg->left * cfg->run)), own); // the column of its first unit that is inside
+    const int sure = cfg->left * cfg->run; // columns from the first unit to the first inside
+    val first = sub(first_under(k, 2, k->column), imm(cfg->skipped));
     val end = sub(convert(I32, k->p.x_size[2]), imm(cfg->run));
-    UNROLL(i, sliding_copies(cfg)) {
-        val at = add(add(first, imm(i * sliding_share(cfg) * cfg->run)), own), nearest = max(imm(0), min(at, end));
-        k->inside[i] = logical_and(logical_and(ge(at, imm(0)), le(at, end)),
-                                   lt(add(k->place, imm(i * sliding_share(cfg))), imm(sliding_units(cfg))));
-        k->offset[i] = convert(
-            U64, mul(convert(I64, sub(nearest, sure)), imm64((int64_t)sliding_pixel(cfg) * sliding_element(cfg))));
+    UNROLL(u, sliding_units(cfg)) {
+        val at = add(first, imm(u * cfg->run)), nearest = max(imm(0), min(at, end));
+        k->inside[u] = logical_and(ge(at, imm(0)), le(at, end));
+        k->offset[u] = convert(U64, mul(convert(I64, sub(nearest, add(first, imm(sure)))),
+                                        imm64((int64_t)sliding_pixel(cfg) * sliding_element(cfg))));
     }
-    val channel = sub(k->channel, convert(U32, mul(k->place, imm(cfg->vec)))); // of the first that shares
     val index = add(mul(convert(I64, k->n), k->p.x[0]), mul(convert(I64, max(imm(0), k->h)), k->p.x[2]));
-    index = add(index, mul(convert(I64, div(channel, imm(cfg->filters))), k->p.x[4]));
-    index = add(index, mul(convert(I64, sure), imm64(sliding_pixel(cfg))));
+    index = add(index, mul(convert(I64, div(k->channel, imm(cfg->filters))), k->p.x[4]));
+    index = add(index, mul(convert(I64, add(first, imm(sure))), imm64(sliding_pixel(cfg))));
     k->at = variable(U64, gmem_address(k->p.from[CONV_X], cfg->form.dtype, index));
 }
 
@@ -126,14 +115,14 @@ static void describe_rows(sliding *k)
         return;
     }
     k->sX = smem_tensor("X", cfg->form.dtype,
-                        compact(shape(cfg->vec, SLIDING_THREADS, sliding_room(cfg), sliding_slots(cfg))), 16);
+                        compact(shape(cfg->vec, SLIDING_THREADS, sliding_units(cfg), sliding_slots(cfg))), 16);
     k->to = variable(U32, imm(0));
     k->from = variable(U32, imm(0));
 }
 
 static void next_slot(const sliding *k, val slot)
 {
-    const int bytes = sliding_unit_bytes(k->cfg) * SLIDING_THREADS * sliding_room(k->cfg),
+    const int bytes = sliding_unit_bytes(k->cfg) * SLIDING_THREADS * sliding_units(k->cfg),
               last = (sliding_slots(k->cfg) - 1) * bytes;
     assign(slot, select(eq(slot, imm(last)), imm_as(U32, 0), add(slot, imm(bytes))));
 }
@@ -144,29 +133,21 @@ static val slot_address(const sliding *k, val slot, int unit)
     return add(tensor_address(k->sX, coord(0, thread(), unit, 0)), slot);
 }
 
-/* Begins copy `copy` of a row: a unit of all that share it. */
-static void copy_unit(sliding *k, int copy)
-{
-    const sliding_config *cfg = k->cfg;
-    const int bytes = sliding_unit_bytes(cfg) * sliding_share(cfg), unit = copy * sliding_share(cfg);
-    const bool outside = may_copy_outside(cfg, copy);
-    val from = add(k->at, outside ? k->offset[copy] : imm_as(U64, sliding_far(cfg, unit)));
-    val to =
-        add(tensor_address(k->sX, coord(0, sub(thread(), convert(U32, k->place)), add(k->place, imm(unit)), 0)), k->to);
-    cp_async_cached(to, from, bytes,
-                    outside ? select(k->inside[copy], imm_as(U32, bytes), imm_as(U32, 0)) : imm_as(U32, bytes));
-}
-
-/* To registers of a row: of a unit that is seen in part the columns that are. */
+/* As a copy of its own, or to registers of a row: of a unit that is seen in part the columns that are. */
 static void load_unit(sliding *k, int unit, int row)
 {
     const sliding_config *cfg = k->cfg;
     const ckl_dtype dtype = cfg->form.dtype;
-    const int first = first_of(cfg, unit);
-    val from = add(k->at, may_be_outside(cfg, unit) ? k->offset[unit] : imm_as(U64, sliding_far(cfg, unit)));
-    if (is_whole(cfg, unit))
+    const int bytes = sliding_unit_bytes(cfg), far = (unit - cfg->left) * cfg->run * sliding_pixel(cfg),
+              first = first_of(cfg, unit);
+    const bool outside = may_be_outside(cfg, unit);
+    val from = add(k->at, outside ? k->offset[unit] : imm_as(U64, (int64_t)far * sliding_element(cfg)));
+    if (cfg->async)
+        cp_async(slot_address(k, k->to, unit), from, bytes,
+                 outside ? select(k->inside[unit], imm_as(U32, bytes), imm_as(U32, 0)) : imm_as(U32, bytes));
+    else if (is_whole(cfg, unit))
         copy(gmem_tensor(from, k->rRow.dtype, slice(k->rRow, _, unit, row).layout), slice(k->rRow, _, unit, row),
-             sliding_unit_bytes(cfg));
+             bytes);
     else
         for (int j = first < 0 ? 0 : first; j < first + cfg->run && j < sliding_span_w(cfg); j++)
             set(k->rEdge, coord(j, row), at(gmem_tensor(from, dtype, compact(leaf(cfg->run))), j - first));
@@ -183,9 +164,7 @@ static void load_row(sliding *k, int i)
 {
     const sliding_config *cfg = k->cfg;
     IF(is_needed(k, k->h)) {
-        UNROLL(c, cfg->async ? sliding_copies(cfg) : 0)
-            copy_unit(k, c);
-        UNROLL(u, cfg->async ? 0 : sliding_units(cfg))
+        UNROLL(u, sliding_units(cfg))
             load_unit(k, u, i % cfg->ahead);
         val pitch = mul(convert(U64, k->p.x[2]), imm_as(U64, sliding_element(cfg)));
         assign(k->at, add(k->at, pitch)); // as products ptxas would keep all columns in registers
@@ -269,8 +248,6 @@ static void add_row(sliding *k, int i)
     val needed = is_needed(k, sub(k->h, imm(cfg->ahead)));
     if (cfg->async)
         cp_async_wait(cfg->ahead - 1);
-    if (cfg->shared)
-        warp_sync(); // all copies of this row are there, and the row before is read
     if (alone)
         take_row(k, row, rX);
     if (cfg->async || alone)
@@ -307,28 +284,19 @@ static void store_row(sliding *k, int window)
     assign(k->y, add(k->y, k->p.y[2]));
 }
 
-/*
- * The first rows of x, which complete no row of y; then rows of y, a window of them in turn. Threads that share copies
- * go through as many, since they wait for each other.
- */
+/* The first rows of x, which complete no row of y; then each row of y there is, a window of them in turn. */
 static void slide(sliding *k)
 {
     const sliding_config *cfg = k->cfg;
     const int window = sliding_window(cfg), first = (int)max_i64(0, sliding_span_h(cfg) - cfg->step_h);
-    const val rows = cfg->shared ? imm_as(U32, cfg->high) : k->count;
     UNROLL(i, first)
         add_row(k, i);
-    LOOP_FROM(q, imm_as(U32, 0), rows, imm(window))
+    LOOP_FROM(q, imm_as(U32, 0), k->count, imm(window))
         UNROLL(w, window) {
-            val row = add(q, imm(w));
-            BREAK_IF(ge(row, rows));
+            BREAK_IF(ge(add(q, imm(w)), k->count));
             UNROLL(i, cfg->step_h)
                 add_row(k, first + w * cfg->step_h + i);
-            if (cfg->shared)
-                begin_if(lt(row, k->count));
             store_row(k, w);
-            if (cfg->shared)
-                end_if();
         }
 }
 

@@ -58,33 +58,9 @@ static inline int sliding_element(const sliding_config *c)
     return (int)ckl_dtype_bytes(c->form.dtype);
 }
 
-/* Bytes from the first unit that lies inside to another one. */
-static inline int64_t sliding_far(const sliding_config *c, int unit)
-{
-    return (int64_t)(unit - c->left) * c->run * sliding_pixel(c) * sliding_element(c);
-}
-
 static inline int sliding_unit_bytes(const sliding_config *c)
 {
     return c->vec * c->run * sliding_element(c);
-}
-
-/* Neighbours whose channels one copy takes. */
-static inline int sliding_share(const sliding_config *c)
-{
-    return c->shared ? 16 / sliding_unit_bytes(c) : 1;
-}
-
-/* Copies of a thread for a row: each of a unit of all that share it. */
-static inline int sliding_copies(const sliding_config *c)
-{
-    return (int)ceil_div(sliding_units(c), sliding_share(c));
-}
-
-/* Units of a row in shared memory. */
-static inline int sliding_room(const sliding_config *c)
-{
-    return sliding_copies(c) * sliding_share(c);
 }
 
 /* Where rows of shared memory are under way: theirs, and the one that is multiplied. */
@@ -102,7 +78,7 @@ static inline sliding_config sliding_of_kernel(const void *config, int kernel)
         c.even = true;
         c.skipped = 0;
         c.left = c.right = sliding_units(&c); // any may be outside
-        c.async = c.shared = false;
+        c.async = false;
         c.ahead = 1;
     }
     return c;

@@ -49,7 +49,7 @@ static int64_t smem_bytes(const sliding_config *c)
 {
     const int64_t filters = c->planes ? 0 : (int64_t)sliding_vectors(c) * c->vec * sliding_taps(c) * sliding_element(c);
     return filters +
-           (c->async ? (int64_t)sliding_slots(c) * sliding_room(c) * SLIDING_THREADS * sliding_unit_bytes(c) : 0);
+           (c->async ? (int64_t)sliding_slots(c) * sliding_units(c) * SLIDING_THREADS * sliding_unit_bytes(c) : 0);
 }
 
 /* The forward problem, which the gradient of data is one of dy. */
@@ -85,13 +85,6 @@ static int64_t threads_of(const ckl_conv_desc *d, const sliding_config *c)
 static bool is_planes(const ckl_conv_desc *d)
 {
     return d->layout == CKL_IMAGE_NCHW || (d->k == 1 && d->c == 1);
-}
-
-/* May neighbours share copies of 16 bytes? They have the next channels of the same places. */
-static bool may_share(const sliding_config *c)
-{
-    const int share = 16 / sliding_unit_bytes(c);
-    return c->async && c->filters == 1 && share > 1 && c->channels / c->vec % share == 0;
 }
 
 /*
@@ -148,7 +141,6 @@ static bool candidate_sliding(const void *desc, const ckl_device_info *device, i
     derive(d, c);
     c->async = !c->planes && sliding_unit_bytes(c) >= COPY_MIN;
     c->ahead = c->async ? 3 : turn <= TURN_MAX || (c->cols == 1 && turn <= AHEAD_MAX) ? turn : 1;
-    c->shared = may_share(c);
     c->ctas = ctas_of(c);
     return true;
 }
@@ -175,8 +167,6 @@ static ckl_status admit_sliding(const void *desc, const ckl_device_info *device,
     if (c->async && (c->planes || sliding_unit_bytes(c) < COPY_MIN))
         FAIL(CKL_UNSUPPORTED, "conv sliding: async=1, but of planes, or by copies of %d bytes, not of 4, 8 or 16",
              sliding_unit_bytes(c));
-    if (c->shared && !may_share(c))
-        FAIL(CKL_UNSUPPORTED, "conv sliding: shared=1, but neighbours have not the next of whole 16 bytes");
     if (!c->async && sliding_window(c) * c->step_h % c->ahead)
         FAIL(CKL_UNSUPPORTED, "conv sliding: ahead=%d rows in registers do not divide the %d of a turn", c->ahead,
              sliding_window(c) * c->step_h);
@@ -206,7 +196,7 @@ static ckl_status launch_sliding(const ckl_plan *plan, const void *args, ckl_str
     const ckl_conv_desc plane = conv_depthwise_plane(plan->desc), *d = &plane, forward = conv_turned(d);
     const sliding_config *all = plan->config;
     const ckl_conv_args a = conv_turned_args(d, args);
-    const int64_t count = all->vec * all->run, in = count * sliding_share(all) * (int64_t)ckl_dtype_bytes(d->dtype),
+    const int64_t count = all->vec * all->run, in = count * (int64_t)ckl_dtype_bytes(d->dtype),
                   out = count * (int64_t)ckl_dtype_bytes(d->out);
     const bool aligned = PLAN_ALIGNED(in, a.x) && PLAN_ALIGNED(all->vec * (int64_t)ckl_dtype_bytes(d->dtype), a.w) &&
                          PLAN_ALIGNED(min_i64(16, out), a.y, a.residual);
@@ -225,6 +215,19 @@ static double rows_needed(const sliding_config *c, int64_t rows_x, int64_t rows_
 }
 
 /*
+ * How much longer than by the model: short strips (480 of 14x14 take 8.6 us in 5 rows, 7.2 in 7), strides (672 of 14x14
+ * under 5x5 10.3, 96 of 112x112 36.6), what four channels and rows in registers take at their start, and columns that
+ * two threads have.
+ */
+static double unsure(const sliding_config *c, double rows, double all_rows)
+{
+    const double LEAST = 7, SHORT = 1.2, STEPS = 1.15, FOUR = 0.8, LOADS = 0.3, UNEVEN = 1.06;
+    const double start = c->vec > 2 ? FOUR : c->async ? 0 : LOADS; // in rows
+    return (rows < LEAST && rows < all_rows ? SHORT : 1) * (c->step_h > 1 ? STEPS : 1) * (1 + start / rows) *
+           (c->even ? 1 : UNEVEN);
+}
+
+/*
  * Instructions of a thread, of which a warp begins WARP a cycle and an SM no more than RATE (5x5: 99 channels of 56x56
  * in 26.4 us, 7 of 897x897 in 47.2; planes of 56x56 under 7x7 in 42.7; 5 of 8 images of 112x112 in 4.03), or its copies
  * (144 of 56x56 in 21.3 us, 96 of 112x112 by stride 2 in 44.8, 960 of 7x7 in 4.93). Rows in registers are waited for.
@@ -234,7 +237,6 @@ static plan_cost cost_sliding(const void *desc, const ckl_device_info *device, c
     const double LOAD = 2, OUTSIDE = 3, STORE = 4, ROW = 30, START = 150, WARP = 0.55, RATE = 2.9, COPIES_WARP = 0.45,
                  COPIES_RATE = 2.64, COPY = 6, BYTES = 1.5, RING = 0.8, WAIT = 150, TURN = 380, SECTOR = 32,
                  PIECE = 0.2;
-    const double SHORT = 0.7, UNEVEN = 1.06; // rows of four channels' start; columns of two threads
     const double RINGS = 3.85e6, WORDS = 3.0e6, REGISTERS = 3.2e6; // bytes a us: by copies, of 4 bytes, by loads
     const ckl_conv_desc plane = conv_depthwise_plane(desc), *d = &plane;
     const sliding_config *c = config;
@@ -261,8 +263,7 @@ static plan_cost cost_sliding(const void *desc, const ckl_device_info *device, c
     const double SIDE = 0.1, wide = sliding_span_w(c) / ((double)c->cols * c->step_w),
                  again = rows_x / (rows * c->step_h) * (c->async ? 1 + SIDE * (wide - 1) : wide);
     const double waits = c->async ? WAIT : c->ahead > 1 ? (rows_x / c->ahead + 1) * TURN : (rows_x + 1) * WAIT;
-    const double copies =
-        c->async ? rows_x * sliding_copies(c) * (COPY + BYTES * sliding_unit_bytes(c) * sliding_share(c)) * rate : 0;
+    const double copies = c->async ? rows_x * sliding_units(c) * (COPY + BYTES * sliding_unit_bytes(c)) * rate : 0;
     plan_cost cost = product_cost(
         &(product_work){ .tiles = tiles,
                          .ctas = c->ctas,
@@ -277,7 +278,7 @@ static plan_cost cost_sliding(const void *desc, const ckl_device_info *device, c
                                                                                     : WORDS),
                          .us = c->async ? RING : 0 },
         device);
-    cost.us *= (c->vec > 2 ? 1 + SHORT / rows : 1) * (c->even ? 1 : UNEVEN);
+    cost.us *= unsure(c, rows, (double)y.shape[2]);
     return cost;
 }
 
