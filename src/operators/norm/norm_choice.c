@@ -149,13 +149,17 @@ static int forward_threads(const ckl_norm_desc *d, const row_split *s, bool cent
  */
 static void choose_shared_weights(const ckl_norm_desc *d, const ckl_device_info *device, norm_config *c)
 {
-    enum { THREADS = 128, TURNS = 2, FEW_STEPS = 4, THREADS_FEW_STEPS = 768, THREADS_MANY_STEPS = 640 };
+    enum { THREADS = 128, TURNS = 2, FEW_STEPS = 4, MANY_ELEMENTS = 48 };
+    enum { THREADS_FEW_STEPS = 768, THREADS_MANY_STEPS = 640, THREADS_MANY_ELEMENTS = 512 }; // of an SM
     row_split *s = &c->split;
     if (!d->affine || !s->ragged || c->tiled || s->cluster > 1 || (d->dtype == CKL_F32 && s->row_threads > 32) ||
         keeps_residual(d))
         return;
     const int threads = s->row_threads <= 32 ? THREADS : s->threads;
-    const int resident = (s->steps <= FEW_STEPS ? THREADS_FEW_STEPS : THREADS_MANY_STEPS) / threads;
+    const int resident = (s->steps <= FEW_STEPS                ? THREADS_FEW_STEPS
+                          : s->steps * s->vec <= MANY_ELEMENTS ? THREADS_MANY_STEPS
+                                                               : THREADS_MANY_ELEMENTS) /
+                         threads;
     const int64_t rows = threads / s->row_threads, bytes = norm_weights_bytes(s, d->dtype, 1) + REDUCTION_BYTES;
     if (resident * bytes > (int64_t)device->smem_per_sm_bytes || d->rows < TURNS * rows * resident * device->sm_count)
         return;
