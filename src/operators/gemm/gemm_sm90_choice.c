@@ -134,15 +134,17 @@ static int64_t narrow_tiles(const ckl_gemm_desc *d, const gemm_sm90_config *c)
 /*
  * Few rows, or columns: two CTAs an SM. In one wave of tiles the next launch's CTAs begin beside the last of this one:
  * 16x7168x16384 takes 56.7 us instead of 61.9. In several waves every tile has its own CTA, so that SMs with faster
- * memory take more tiles: 8x28672x8192 takes 114.0 us, 118.1 in persistent ones. Up to nine tiles for four SMs shorter
- * rings of three CTAs, so that no SM ends last: 192 tiles of 3x12288x15360 take 90.5 us, 109.0 with longer rings.
+ * memory take more tiles: 8x28672x8192 takes 114.0 us, 118.1 in persistent ones. Up to some two tiles an SM shorter
+ * rings of three CTAs, so that no SM ends last: 192 tiles of 3x12288x15360 take 90.5 us, 109.0 with longer rings, 280
+ * of 7x17920x16384 139.3 and 158.0.
  * And by few steps, so that the epilogue of one hides behind the others: 8x9216x512 takes 4.3 us, 5.2 in persistent
  * tiles, 32x44160x112 with GELU 7.5 and 9.4.
  */
 static void share_SMs(const ckl_gemm_desc *d, gemm_sm90_config *c, const ckl_device_info *device)
 {
     const int64_t tiles = narrow_tiles(d, c), steps = gemm_k_tiles(d);
-    const bool turns = tiles > device->sm_count, two = turns && 4 * tiles <= 9 * device->sm_count;
+    const bool turns = tiles > device->sm_count;
+    const bool two = turns && tiles <= (c->tile_n > ATOM_COLUMNS ? 8 : 9) * device->sm_count / 4;
     const bool few = turns && steps < STEPS_MANY;
     if (tiles == 0 || (c->tile_n > ATOM_COLUMNS && ((turns && !two && !few) || 2 * tiles <= device->sm_count)))
         return; // only measured so
