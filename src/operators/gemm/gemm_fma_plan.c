@@ -59,11 +59,13 @@ static const struct {
     double fma, load;           // of 128 multiply-adds; of a warp's load from shared memory
     double along[2], across[2]; // of 32 elements copied: of K-major operands or not, singly or in vectors
     double hidden;              // the part of the shorter of both, multiply-adds and accesses, that is seen
-    double alone, latency;      // a lone CTA: of a step, and of each row or column of a block, but multiply-adds
-    double tile, stored;        // before and behind the steps of a tile; for 128 elements of D more
+    double alone;               // a step of a lone CTA, but multiply-adds
+    double tile, stored[2];     // before and behind the steps of a tile; for 128 elements of D, singly or in vectors
+    double last;                // the part of the last stores that is seen; others go on beside multiply-adds
     double group;               // to add the sums of another group of threads
+    double ahead;               // the part of memory's time that is seen, if no warp waited beside another
     double merge, merged;       // of the second kernel; bytes of slices in a cycle
-} fit = { 1.66, 1.06, 2, { 6.5, 4.3 }, { 10.5, 6 }, 0.28, 300, 2.2, 1950, 48, 200, 2500, 24 };
+} fit = { 1.3, 1.04, 2, { 6.1, 4.3 }, { 10.5, 6 }, 0.39, 550, 660, { 100, 53 }, 0.7, 850, 1.4, 3800, 18 };
 
 /* Of an SM, for a step of each CTA: multiply-adds beside accesses to shared memory. */
 static double step_cycles(const gemm_fma_config *c)
@@ -88,8 +90,7 @@ static double beside(double a, double b)
 /* Of so many CTAs at once, on SMs that have `most` of them: full ones hide latency, others in part. */
 static double wave_cycles(const gemm_fma_config *c, int64_t most, int64_t steps)
 {
-    const double alone =
-        fit.alone + c->depth * (fit.fma * c->tile_m * c->tile_n / 128 + fit.latency * (c->block_m + c->block_n));
+    const double alone = fit.alone + c->depth * fit.fma * c->tile_m * c->tile_n / 128;
     const double work = (double)most * step_cycles(c);
     if (most == c->ctas)
         return (double)steps * fmax(alone, work);
@@ -119,9 +120,9 @@ static double memory_us(const ckl_gemm_desc *d, const ckl_device_info *device, c
 /* The part of memory's time that is seen: K-major rows are one step ahead, in registers, which few warps wait for. */
 static double seen_part(const ckl_gemm_desc *d, const gemm_fma_config *c)
 {
-    const double FULL = 16, SEEN = 1.8; // warps of an SM
-    const bool ahead = !gemm_is_k_major(d, 'a') && !gemm_is_k_major(d, 'b');
-    return ahead ? 0 : SEEN * fmax(0, 1 - c->ctas * gemm_fma_threads(c) / WARP / FULL);
+    const double FULL = 16; // warps of an SM
+    const bool copied = !gemm_is_k_major(d, 'a') && !gemm_is_k_major(d, 'b');
+    return copied ? 0 : fit.ahead * fmax(0, 1 - c->ctas * gemm_fma_threads(c) / WARP / FULL);
 }
 
 static plan_cost turns_cost(const ckl_gemm_desc *d, const ckl_device_info *device, const gemm_fma_config *c,
@@ -131,8 +132,10 @@ static plan_cost turns_cost(const ckl_gemm_desc *d, const ckl_device_info *devic
     const double multiply =
         waves_cycles(c, t, device->sm_count, ceil_div(d->k, step_of(c)), ceil_div(t->slice_k, step_of(c))) +
         (fit.tile + fit.group * (c->groups_k - 1)) * (double)ceil_div(ctas, room);
-    const double store = fit.stored * (double)ceil_div(ctas, device->sm_count) * c->tile_m * c->tile_n / 128;
-    const double us = beside(multiply, store) / device->clock_mhz, memory = memory_us(d, device, c, ctas);
+    const int64_t stores = ceil_div(ctas, device->sm_count), last = min_i64(stores, c->ctas); // of an SM
+    const double store = fit.stored[c->whole] * c->tile_m * c->tile_n / 128;
+    const double cycles = beside(multiply, (double)(stores - last) * store) + fit.last * (double)last * store;
+    const double us = cycles / device->clock_mhz, memory = memory_us(d, device, c, ctas);
     plan_cost cost = { fit.launch_us + fmax(us, memory) + seen_part(d, c) * fmin(us, memory),
                        us < memory ? "memory" : "multiply-adds" };
     if (t->shared) {
@@ -206,11 +209,11 @@ static const gemm_fma_config tiles[] = { TILE(128, 128, 8, 16, 4, 8, 4, 1, 2), T
                                          TILE(64, 128, 8, 8, 4, 16, 3, 1, 3),  TILE(64, 64, 8, 4, 4, 16, 3, 1, 4),
                                          TILE(32, 128, 8, 4, 4, 16, 3, 1, 4),  TILE(128, 32, 8, 4, 4, 16, 3, 1, 4),
                                          TILE(16, 128, 4, 4, 4, 32, 3, 1, 3),  TILE(128, 16, 4, 4, 8, 32, 3, 1, 3),
-                                         TILE(32, 64, 8, 4, 4, 16, 2, 4, 2),   TILE(128, 128, 8, 8, 4, 8, 3, 1, 2) };
+                                         TILE(32, 64, 8, 4, 4, 16, 2, 4, 2),   TILE(128, 128, 8, 8, 4, 16, 3, 1, 2) };
 
 static bool candidate_fma(const void *desc, const ckl_device_info *device, int i, void *config)
 {
-    enum { DEPTH_LEAST = 8, SHORT_K = 128, SLICED = 2, SMALL = 32 };
+    enum { DEPTH_LEAST = 8, SHORT_K = 128, SLICED = 2, FULL = 256 };
     const ckl_gemm_desc *d = desc;
     gemm_fma_config *c = config;
     (void)device;
@@ -226,9 +229,11 @@ static bool candidate_fma(const void *desc, const ckl_device_info *device, int i
     c->vec_k = k_vector_of(d);
     const bool elements = c->vec_k == 1 || (c->groups_k > 1 && vector_of(d) == 1); // whose addresses fill registers
     const bool is_short = c->depth == 2 * DEPTH_LEAST && d->k <= SHORT_K;
-    if (c->depth > DEPTH_LEAST && (elements || d->k <= c->depth / 2 || is_short))
+    const bool is_full = c->groups_k == 1 && gemm_fma_threads(c) == FULL &&
+                         (d->layout != CKL_GEMM_NT || d->activation != CKL_ACTIVATION_IDENTITY);
+    if (c->depth > DEPTH_LEAST && (elements || d->k <= c->depth / 2 || is_short || is_full))
         c->depth /= 2;
-    if (vectors && c->whole && is_short && c->groups_k == 1 && c->block_m * c->block_n <= SMALL)
+    if (vectors && c->whole && is_short && gemm_fma_threads(c) < FULL)
         c->ctas++; // short steps leave registers for one more: 10240x128x112 14.8 us by four, 12.2 by five
     for (c->vec = vector_of(d); c->vec > 1 && (!divides(d, c, 'a') || !divides(d, c, 'b')); c->vec /= 2)
         ;
