@@ -122,7 +122,7 @@ static const char *const cases[] = {
     "m=140 n=146 k=41 a=f32 beta=1 impl=fma config='" F32_SQUARE "'",
     "m=140 n=148 k=164 a=f32 fill=hard impl=fma config='" F32_WARPS
     "depth=16 stages=2' # operands take turns in registers",
-    "m=140 n=148 k=164 a=f32 layout=nn impl=fma config='" F32_WARPS "depth=16 stages=3' # and are copied",
+    "m=140 n=148 k=164 a=f32 layout=tn impl=fma config='" F32_WARPS "depth=16 stages=3 vec=4' # and are copied",
     "m=140 n=147 k=44 a=f32 beta=1 impl=fma config='" F32_WARPS "depth=8 stages=3 whole=0' # two rows of C at once",
     "m=140 n=147 k=32 a=f32 beta=1 bias=1 activation=dgelu impl=fma config='" F32_WARPS "depth=8 stages=3 whole=0 "
     "sliced=0' # one of C and X",
