@@ -259,9 +259,28 @@ static bool is_tight(const gemm_fma_config *cfg)
     return REGISTERS / (cfg->ctas * gemm_fma_threads(cfg)) - cfg->block_m * cfg->block_n < ROOM;
 }
 
-static bool in_turn(const gemm_fma_config *cfg)
+/*
+ * The elements of K of a step at which a tile of operand i goes from registers to shared memory, its next one is loaded
+ * there, or its copies begin. Where registers are few, each operand has them for half of a step.
+ */
+typedef struct moments {
+    int store, load, copy;
+} moments;
+
+static moments moments_of(const gemm_fma_config *cfg, int i)
 {
-    return is_tight(cfg) && cfg->depth == 16;
+    enum { LONG = 16 };
+    const int half = cfg->depth / 2;
+    if (!is_tight(cfg) || cfg->depth < LONG)
+        return (moments){ i, i, i };
+    return i == 0 ? (moments){ .load = half } : (moments){ .store = half };
+}
+
+/* Tiles from the one that is multiplied to the one that is loaded. */
+static int tiles_ahead(const gemm_fma_config *cfg, int i)
+{
+    const moments at = moments_of(cfg, i);
+    return at.load < at.store ? 1 : 2;
 }
 
 /*
@@ -281,20 +300,30 @@ static void begin_tiles(const gemm_fma_config *cfg, const operand x[2], val left
             first[i].rX = fragment_like(x[i].rX, F32);
         load_registers(&first[i], left);
     }
-    for (int i = 0; i < (in_turn(cfg) ? 1 : 2); i++)
-        load_registers(&x[i], sub(left, imm_as(I32, step_of(cfg))));
+    for (int i = 0; i < 2; i++)
+        if (tiles_ahead(cfg, i) == 2)
+            load_registers(&x[i], sub(left, imm_as(I32, step_of(cfg))));
     for (int i = 0; i < 2; i++)
         store_registers(&first[i], imm(0));
     cp_async_wait(cfg->stages - 2);
     cta_sync();
 }
 
-/* The same in the step of the tile that begins with `left` elements of K. */
-static void continue_tiles(const gemm_fma_config *cfg, const operand *x, val left, val ready, val free)
+/* The same at element e of the tile that begins with `left` elements of K. */
+static void continue_tiles(const gemm_fma_config *cfg, const operand x[2], int e, val left, val ready, val free)
 {
-    store_registers(x, stage_after(cfg, ready));
-    load_registers(x, sub(left, imm_as(I32, 2 * step_of(cfg))));
-    start_copies(x, sub(left, imm_as(I32, (cfg->stages - 1) * step_of(cfg))), free);
+    const moments at[2] = { moments_of(cfg, 0), moments_of(cfg, 1) };
+    for (int i = 0; i < 2; i++)
+        if (e == at[i].store)
+            store_registers(&x[i], stage_after(cfg, ready));
+    for (int i = 0; i < 2; i++) {
+        if (e == at[i].load)
+            load_registers(&x[i], sub(left, imm_as(I32, tiles_ahead(cfg, i) * step_of(cfg))));
+        if (e == at[i].copy)
+            start_copies(&x[i], sub(left, imm_as(I32, (cfg->stages - 1) * step_of(cfg))), free);
+    }
+    if (e == at[1].copy)
+        cp_async_commit();
 }
 
 /* The factors of a thread at one element of K; the next ones are loaded meanwhile. */
@@ -373,27 +402,7 @@ static void mainloop(const gemm_fma_config *cfg, const operand x[2], val k, tens
                 assign(left, sub(left, imm_as(I32, step_of(cfg))));
             }
             load_fragments(&f[(e + 1) % 2], x, (e + 1) % cfg->depth, ready);
-            if (in_turn(cfg)) {
-                if (e == 0) {
-                    store_registers(&x[0], stage_after(cfg, ready));
-                    load_registers(&x[1], sub(left, imm_as(I32, step_of(cfg))));
-                    for (int i = 0; i < 2; i++)
-                        start_copies(&x[i], sub(left, imm_as(I32, (cfg->stages - 1) * step_of(cfg))), free);
-                    cp_async_commit();
-                }
-                if (e == cfg->depth / 2) {
-                    store_registers(&x[1], stage_after(cfg, ready));
-                    load_registers(&x[0], sub(left, imm_as(I32, 2 * step_of(cfg))));
-                }
-                multiply(cfg, &f[e % 2], acc);
-                continue;
-            }
-            if (e == 0)
-                continue_tiles(cfg, &x[0], left, ready, free);
-            if (e == 1) {
-                continue_tiles(cfg, &x[1], left, ready, free);
-                cp_async_commit();
-            }
+            continue_tiles(cfg, x, e, left, ready, free);
             multiply(cfg, &f[e % 2], acc);
         }
     }

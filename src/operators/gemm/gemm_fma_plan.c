@@ -60,10 +60,10 @@ static const struct {
     double along[2], across[2]; // of 32 elements copied: of K-major operands or not, singly or in vectors
     double hidden;              // the part of the shorter of both, multiply-adds and accesses, that is seen
     double alone, latency;      // a lone CTA: of a step, and of each row or column of a block, but multiply-adds
-    double tile, stored;        // before and behind the steps of a tile; for 128 elements of D more
+    double tile[2], stored;     // before and behind the steps of a tile, D singly or in vectors; for 128 elements of D
     double group;               // to add the sums of another group of threads
     double merge, merged;       // of the second kernel; bytes of slices in a cycle
-} fit = { 1.66, 1.06, 2, { 6.5, 4.3 }, { 10.5, 6 }, 0.28, 300, 2.2, 1950, 48, 200, 2500, 24 };
+} fit = { 1.66, 1.06, 2, { 6.5, 4.3 }, { 10.5, 6 }, 0.28, 300, 2.2, { 2300, 1950 }, 48, 300, 2500, 24 };
 
 /* Of an SM, for a step of each CTA: multiply-adds beside accesses to shared memory. */
 static double step_cycles(const gemm_fma_config *c)
@@ -106,22 +106,29 @@ static double waves_cycles(const gemm_fma_config *c, const tile_turns *t, int64_
            wave_cycles(c, ceil_div(count % room, sms), of_each);
 }
 
+/* Bytes of A and B that memory gives in a us, and how long a load waits for it. */
+static const double BYTES = 4e6, LATENCY = 1.15;
+
+static double operand_bytes(const ckl_gemm_desc *d)
+{
+    return 4.0 * (double)(d->m + gemm_columns_of_B(d)) * (double)d->k * (double)gemm_products(d);
+}
+
 /* Memory's: of A and B, no more than what all CTAs have on its way arrives within its latency. */
 static double memory_us(const ckl_gemm_desc *d, const ckl_device_info *device, const gemm_fma_config *c, int64_t ctas)
 {
-    const double BYTES = 4e6, LATENCY = 1.15; // bytes a us; us
     const double stage = 4.0 * (c->tile_m + c->tile_n) * step_of(c);
     const double here = (double)min_i64(ctas, c->ctas * device->sm_count);
-    const double operands = 4.0 * (double)(d->m + gemm_columns_of_B(d)) * (double)d->k * (double)gemm_products(d);
-    return fmax(gemm_least_bytes(d) / BYTES, operands / (here * stage) * LATENCY);
+    return fmax(gemm_least_bytes(d) / BYTES, operand_bytes(d) / (here * stage) * LATENCY);
 }
 
-/* The part of memory's time that is seen: K-major rows are one step ahead, in registers, which few warps wait for. */
-static double seen_part(const ckl_gemm_desc *d, const gemm_fma_config *c)
+/* What is seen of A's and B's time: K-major rows are one step ahead, in registers, for which few warps wait. */
+static double seen_us(const ckl_gemm_desc *d, const gemm_fma_config *c)
 {
-    const double FULL = 16, SEEN = 1.8; // warps of an SM
-    const bool ahead = !gemm_is_k_major(d, 'a') && !gemm_is_k_major(d, 'b');
-    return ahead ? 0 : SEEN * fmax(0, 1 - c->ctas * gemm_fma_threads(c) / WARP / FULL);
+    const double FULL = 16, SEEN = 1.8; // warps of an SM; the part, if there were none
+    const double missing = 1 - c->ctas * gemm_fma_threads(c) / WARP / FULL;
+    const bool ahead = gemm_is_k_major(d, 'a') || gemm_is_k_major(d, 'b');
+    return ahead ? SEEN * fmax(0, missing) * operand_bytes(d) / BYTES : 0;
 }
 
 static plan_cost turns_cost(const ckl_gemm_desc *d, const ckl_device_info *device, const gemm_fma_config *c,
@@ -130,11 +137,10 @@ static plan_cost turns_cost(const ckl_gemm_desc *d, const ckl_device_info *devic
     const int64_t ctas = max_i64(t->whole + t->shared * t->slices, 1), room = c->ctas * device->sm_count;
     const double multiply =
         waves_cycles(c, t, device->sm_count, ceil_div(d->k, step_of(c)), ceil_div(t->slice_k, step_of(c))) +
-        (fit.tile + fit.group * (c->groups_k - 1)) * (double)ceil_div(ctas, room);
+        (fit.tile[c->whole] + fit.group * (c->groups_k - 1)) * (double)ceil_div(ctas, room);
     const double store = fit.stored * (double)ceil_div(ctas, device->sm_count) * c->tile_m * c->tile_n / 128;
     const double us = beside(multiply, store) / device->clock_mhz, memory = memory_us(d, device, c, ctas);
-    plan_cost cost = { fit.launch_us + fmax(us, memory) + seen_part(d, c) * fmin(us, memory),
-                       us < memory ? "memory" : "multiply-adds" };
+    plan_cost cost = { fit.launch_us + fmax(us + seen_us(d, c), memory), us < memory ? "memory" : "multiply-adds" };
     if (t->shared) {
         const double bytes = 4.0 * t->slices * c->tile_m * c->tile_n / c->block_m; // of a CTA that adds
         cost.us += (fit.merge + (double)ceil_div(t->shared * c->block_m, device->sm_count) * bytes / fit.merged) /
@@ -206,11 +212,11 @@ static const gemm_fma_config tiles[] = { TILE(128, 128, 8, 16, 4, 8, 4, 1, 2), T
                                          TILE(64, 128, 8, 8, 4, 16, 3, 1, 3),  TILE(64, 64, 8, 4, 4, 16, 3, 1, 4),
                                          TILE(32, 128, 8, 4, 4, 16, 3, 1, 4),  TILE(128, 32, 8, 4, 4, 16, 3, 1, 4),
                                          TILE(16, 128, 4, 4, 4, 32, 3, 1, 3),  TILE(128, 16, 4, 4, 8, 32, 3, 1, 3),
-                                         TILE(32, 64, 8, 4, 4, 16, 2, 4, 2),   TILE(128, 128, 8, 8, 4, 8, 3, 1, 2) };
+                                         TILE(32, 64, 8, 4, 4, 16, 2, 4, 2),   TILE(128, 128, 8, 8, 4, 16, 3, 1, 2) };
 
 static bool candidate_fma(const void *desc, const ckl_device_info *device, int i, void *config)
 {
-    enum { DEPTH_LEAST = 8, SHORT_K = 128, SLICED = 2, SMALL = 32 };
+    enum { DEPTH_LEAST = 8, SHORT_K = 128, SLICED = 2, FULL = 256, SMALL = 32 };
     const ckl_gemm_desc *d = desc;
     gemm_fma_config *c = config;
     (void)device;
@@ -226,7 +232,10 @@ static bool candidate_fma(const void *desc, const ckl_device_info *device, int i
     c->vec_k = k_vector_of(d);
     const bool elements = c->vec_k == 1 || (c->groups_k > 1 && vector_of(d) == 1); // whose addresses fill registers
     const bool is_short = c->depth == 2 * DEPTH_LEAST && d->k <= SHORT_K;
-    if (c->depth > DEPTH_LEAST && (elements || d->k <= c->depth / 2 || is_short))
+    const bool is_full = c->groups_k == 1 && gemm_fma_threads(c) == FULL; // without a register for anything else
+    const bool is_plain =
+        d->layout == CKL_GEMM_NT && d->activation == CKL_ACTIVATION_IDENTITY && !d->groups && !d->pointers;
+    if (c->depth > DEPTH_LEAST && (elements || d->k <= c->depth / 2 || is_short || (is_full && !is_plain)))
         c->depth /= 2;
     if (vectors && c->whole && is_short && c->groups_k == 1 && c->block_m * c->block_n <= SMALL)
         c->ctas++; // short steps leave registers for one more: 10240x128x112 14.8 us by four, 12.2 by five

@@ -102,7 +102,9 @@ static plan_cost cost_gemv(const void *desc, const ckl_device_info *device, cons
                                              .multiply_adds = (double)(rows_of(c) * c->few * depth),
                                              .rate = bytes == 2 ? 17 : 32,
                                              .step_cycles = 600,
-                                             .tile_cycles = c->steps ? 380 + of_turn : 800,
+                                             .tile_cycles = c->steps     ? 380 + of_turn
+                                                            : bytes == 2 ? 800
+                                                                         : 2500,
                                              .bytes_per_us = c->few > 2 && bytes == 4 ? 4.1e6 : 4.55e6 });
 }
 

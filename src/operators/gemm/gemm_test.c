@@ -1,7 +1,7 @@
 /* gemm_test.c - cases and population of gemm. */
 #include "operators/gemm/gemm_lab.h"
 
-#define F32_WARPS "tile_m=128 tile_n=128 block_m=8 block_n=8 lanes_m=4 depth=8 stages=3 ctas=2 groups_k=1 vec_k=4 whole=0 "
+#define F32_WARPS  "tile_m=128 tile_n=128 block_m=8 block_n=8 lanes_m=4 ctas=2 groups_k=1 vec_k=4 "
 #define F32_GROUPS "tile_m=32 tile_n=64 block_m=8 block_n=4 lanes_m=4 stages=2 ctas=2 groups_k=4 "
 #define F32_SQUARE \
     "tile_m=128 tile_n=128 block_m=8 block_n=16 lanes_m=4 depth=8 stages=4 ctas=2 groups_k=1 " // of fma and turned
@@ -98,7 +98,7 @@ static const char *const cases[] = {
     "groups_k=1'",
     "m=140 n=20 k=132 a=f32 impl=fma config='tile_m=128 tile_n=16 block_m=4 block_n=4 lanes_m=8 depth=32 ctas=3 "
     "groups_k=1'",
-    "m=40 n=140 k=20 a=f32 impl=fma config='tile_m=16 tile_n=128 block_m=4 block_n=4 depth=32 vec_k=4 ctas=3 "
+    "m=40 n=140 k=20 a=f32 impl=fma config='tile_m=16 tile_n=128 block_m=4 block_n=4 lanes_m=4 depth=32 vec_k=4 ctas=3 "
     "groups_k=1' "
     "# more threads than vectors of A",
     "m=70 n=66 k=148 a=f32 fill=hard impl=fma config='stages=2 sliced=0' # a tile loaded while the other is multiplied",
@@ -121,8 +121,12 @@ static const char *const cases[] = {
     "# two",
     "m=140 n=146 k=19 layout=tt a=f32 impl=fma fill=hard",
     "m=140 n=146 k=41 a=f32 beta=1 impl=fma config='" F32_SQUARE "'",
-    "m=140 n=147 k=44 a=f32 beta=1 impl=fma config='" F32_WARPS "' # two rows of C at once",
-    "m=140 n=147 k=300 a=f32 beta=1 bias=1 activation=dgelu impl=fma config='" F32_WARPS "sliced=1' # one of C and X",
+    "m=140 n=148 k=164 a=f32 fill=hard impl=fma config='" F32_WARPS
+    "depth=16 stages=2' # operands take turns in registers",
+    "m=140 n=148 k=164 a=f32 layout=tn impl=fma config='" F32_WARPS "depth=16 stages=3 vec=4' # and are copied",
+    "m=140 n=147 k=44 a=f32 beta=1 impl=fma config='" F32_WARPS "depth=8 stages=3 whole=0' # two rows of C at once",
+    "m=140 n=147 k=32 a=f32 beta=1 bias=1 activation=dgelu impl=fma config='" F32_WARPS "depth=8 stages=3 whole=0 "
+    "sliced=0' # one of C and X",
     "batch=3 m=20 n=33 k=21 layout=nn a=f32 impl=fma",
     "m=6 n=5 k=0 a=f32 beta=1 layout=tt impl=fma",
     "m=70 n=33 k=40 gated=1 activation=gelu a=f32 scale_d=1 scale_a=row impl=fma",
