@@ -215,15 +215,15 @@ static double rows_needed(const sliding_config *c, int64_t rows_x, int64_t rows_
 }
 
 /*
- * How much longer than by the model: short strips (480 of 14x14 take 8.6 us in 5 rows, 7.2 in 7), strides (672 of 14x14
- * under 5x5 10.3, 96 of 112x112 36.6), what four channels and rows in registers take at their start, and columns that
- * two threads have.
+ * How much longer than by the model: short strips on SMs that are full (480 of 14x14 take 8.6 us in 5 rows, 7.2 in 7),
+ * strides (672 of 14x14 under 5x5 10.3, 96 of 112x112 36.6), what four channels and rows in registers take at their
+ * start, and columns that two threads have.
  */
-static double unsure(const sliding_config *c, double rows, double all_rows)
+static double unsure(const sliding_config *c, double rows, bool is_short)
 {
     const double LEAST = 7, SHORT = 1.2, STEPS = 1.15, FOUR = 0.8, LOADS = 0.3, UNEVEN = 1.06;
     const double start = c->vec > 2 ? FOUR : c->async ? 0 : LOADS; // in rows
-    return (rows < LEAST && rows < all_rows ? SHORT : 1) * (c->step_h > 1 ? STEPS : 1) * (1 + start / rows) *
+    return (is_short && rows < LEAST ? SHORT : 1) * (c->step_h > 1 ? STEPS : 1) * (1 + start / rows) *
            (c->even ? 1 : UNEVEN);
 }
 
@@ -278,7 +278,7 @@ static plan_cost cost_sliding(const void *desc, const ckl_device_info *device, c
                                                                                     : WORDS),
                          .us = c->async ? RING : 0 },
         device);
-    cost.us *= unsure(c, rows, (double)y.shape[2]);
+    cost.us *= unsure(c, rows, of_sm > 1 && rows < (double)y.shape[2]);
     return cost;
 }
 
