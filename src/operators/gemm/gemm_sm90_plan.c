@@ -347,7 +347,7 @@ static bool is_better_alone(const ckl_gemm_desc *d, const ckl_device_info *devic
     const int64_t cluster = c->cluster_m * c->cluster_n * c->split, ctas = product_i64(tiles_of(d, c), cluster);
     const bool single = cluster <= PAIR && c->split == 1 && c->ctas == 1;
     const int64_t places = device->sm_count * c->ctas,
-                  most = single ? places - 1 : places * (c->ctas > PAIR ? 9 : 8) / 12;
+                  most = single ? places - 1 : places * (c->ctas > PAIR && bytes >= BYTES_LEAST ? 9 : 8) / 12;
     return ctas > places / 2 && ctas <= most;
 }
 
