@@ -34,7 +34,7 @@ static const struct {
     { "groupnorm n=2 c=64 h=256 w=256 groups=8", of_groupnorm, 20 },
     { "groupnorm n=2 c=64 h=256 w=256 groups=8 layout=nhwc", of_groupnorm, 20 },
     { "groupnorm n=2 c=64 h=40 w=40 groups=4 direction=backward", of_groupnorm, 32 },
-    { "groupnorm n=2 c=320 h=16 w=16 groups=32 layout=nhwc direction=backward", of_groupnorm, 64 },
+    { "groupnorm n=2 c=320 h=16 w=16 groups=32 layout=nhwc direction=backward", of_groupnorm, 48 },
     { "groupnorm n=16 c=64 h=256 w=256 groups=64 layout=nhwc direction=backward", of_groupnorm, 176 },
     { "groupnorm n=8 c=64 h=56 w=56 groups=64 layout=nhwc direction=backward impl=backward_held", of_groupnorm, 180 },
     { "gemm m=16 n=4096 k=4096 a=bf16 b=i8", of_weights, 0 },

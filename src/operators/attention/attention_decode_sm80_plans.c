@@ -1,4 +1,6 @@
-/* attention_decode_sm80_plans.c - attention_decode's implementation sm80: choice of a config, cost, admission, launch. */
+/*
+ * attention_decode_sm80_plans.c - attention_decode's implementation sm80: choice of a config, cost, admission, launch.
+ */
 #include <math.h>
 
 #include "operators/attention/attention_decode_config.h"

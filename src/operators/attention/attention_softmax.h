@@ -51,8 +51,8 @@ typedef struct raw_scores {
 } raw_scores;
 
 /*
- * Do the rows' maxima let a cap be part of the exponents of the next block? The same in all lanes. Then, into variables,
- * the rows' largest sums without a score beyond that.
+ * Do the rows' maxima let a cap be part of the exponents of the next block? The same in all lanes. Then, into
+ * variables, the rows' largest sums without a score beyond that.
  */
 val attention_cap_is_short(const online_rows *rows);
 void attention_cap_limits(const online_rows *rows, const val *limit);

@@ -128,8 +128,8 @@ int gemm_sm90_partial_rows(const gemm_sm90_config *config);
 int gemm_sm90_accumulators(const gemm_sm90_config *config);
 
 /*
- * More than these would spill: the fewer, the more else an epilogue holds in registers. Beside 192 it may have C, a bias
- * or scales of rows.
+ * More than these would spill: the fewer, the more else an epilogue holds in registers. Beside 192 it may have C, a
+ * bias or scales of rows.
  */
 int gemm_sm90_accumulators_most(const gemm_sm90_config *config);
 

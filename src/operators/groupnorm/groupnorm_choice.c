@@ -356,8 +356,8 @@ static bool hold_lines(const groupnorm_search *s, groupnorm_config *c)
 }
 
 /*
- * Tensors of which all bundles are in shared memory at once, or some. They would be split otherwise, or want clusters of
- * 8; large ones of nhwc any clusters, of nchw forward those of 4. Bundles are of whole lines or whole images. Where
+ * Tensors of which all bundles are in shared memory at once, or some. They would be split otherwise, or want clusters
+ * of 8; large ones of nhwc any clusters, of nchw forward those of 4. Bundles are of whole lines or whole images. Where
  * there are more CTAs than run at once they load in turn, three for four SMs. bench/notes/groupnorm.md has the
  * measurements.
  */

@@ -180,8 +180,8 @@ static void store_column(void *user, val number, val i, val total)
 }
 
 /*
- * May the CTAs of the next kernel start early, which are likely of the same gradients? Few that stay would crowd the SMs
- * that this kernel leaves free, and clusters of four or more might no longer find room together.
+ * May the CTAs of the next kernel start early, which are likely of the same gradients? Few that stay would crowd the
+ * SMs that this kernel leaves free, and clusters of four or more might no longer find room together.
  */
 static bool may_start_next(const norm_config *cfg)
 {

@@ -190,8 +190,8 @@ static int ragged_lanes(const ckl_softmax_desc *d, int lanes_max)
 }
 
 /*
- * Lines that follow each other and are taken as one: as many as make up whole vectors and, where columns are long, whole
- * lines of memory, if no more of them make up the columns. The states of as many columns are merged for each.
+ * Lines that follow each other and are taken as one: as many as make up whole vectors and, where columns are long,
+ * whole lines of memory, if no more of them make up the columns. The states of as many columns are merged for each.
  */
 static int fold_of(const ckl_softmax_desc *d)
 {
@@ -595,9 +595,9 @@ static void fit_tiles(const ckl_softmax_desc *d, int steps, softmax_column_confi
 }
 
 /*
- * Strips of lines of 256 bytes that are more than a CTA holds, by clusters of eight: runs of 128 bytes, of few strips at
- * a time, are 84 % of the limit where these are 90 (gradients of 1024x41984 f32). Of a ring a strip is three quarters at
- * most, so that the next one comes while it is written.
+ * Strips of lines of 256 bytes that are more than a CTA holds, by clusters of eight: runs of 128 bytes, of few strips
+ * at a time, are 84 % of the limit where these are 90 (gradients of 1024x41984 f32). Of a ring a strip is three
+ * quarters at most, so that the next one comes while it is written.
  */
 ckl_status softmax_choose_column_flow(const void *desc, const ckl_device_info *device, void *config)
 {
