@@ -456,38 +456,19 @@ ckl_status softmax_choose_column_held(const void *desc, const ckl_device_info *d
     return CKL_OK;
 }
 
-/* The most chunks whose states, which a CTA reads of its whole strip, are half as many bytes as its own chunk. */
-static int64_t long_chunks_max(const ckl_softmax_desc *d, const softmax_column_config *c)
+/* Lines of 256 bytes, or of all columns. */
+static int long_lanes(const ckl_softmax_desc *d)
 {
-    enum { SHARE = 2 };
-    const int bytes = dtype_bytes(d->dtype) * softmax_inputs(&c->form);
-    const int states = SHARE * softmax_state_values(&c->form) * (int)sizeof(float);
-    return max_i64(1, (int64_t)pow((double)d->n * bytes / states, 0.5));
-}
-
-/* As many as make one whole turn of all CTAs, or two, a tenth more than the most if need be. */
-static int64_t long_chunks(const ckl_softmax_desc *d, int64_t turn, const softmax_column_config *c)
-{
-    enum { TURNS_MAX = 2 };
-    const int64_t strips = max_i64(1, ctas_of(d, c)), most = long_chunks_max(d, c);
-    const int64_t turns = min_i64(TURNS_MAX, 11 * most * strips / (10 * turn));
-    return turns ? max_i64(1, turns * turn / strips) : most;
-}
-
-/* Lines of 256 bytes; of 128 where all chunks were fewer than CTAs that run, unless lines begin within sectors. */
-static int long_lanes(const ckl_softmax_desc *d, int64_t turn, const softmax_column_config *c)
-{
-    const int64_t vec = c->split.vec;
-    int64_t lanes = min_i64(WARP, 2 * LINE_BYTES / (vec * dtype_bytes(d->dtype)));
-    if (!begins_in_sectors(d) && d->outer * ceil_div(d->inner, lanes * vec) * long_chunks_max(d, c) < turn)
-        lanes /= 2;
-    while (lanes > 1 && lanes * vec / 2 >= d->inner)
+    int64_t lanes = min_i64(WARP, 2 * line_lanes(d));
+    while (lanes > 1 && lanes * softmax_vec_of(d) / 2 >= d->inner)
         lanes /= 2;
     return (int)lanes;
 }
 
+/* Chunks are two whole turns of all CTAs, if columns have lines enough. */
 ckl_status softmax_choose_column_long(const void *desc, const ckl_device_info *device, void *config)
 {
+    enum { TURNS = 2 };
     const int fold = fold_of(desc);
     const ckl_softmax_desc folded = softmax_folded(desc, fold), *d = &folded;
     softmax_column_config *c = config;
@@ -498,12 +479,12 @@ ckl_status softmax_choose_column_long(const void *desc, const ckl_device_info *d
     c->form = softmax_form_of(d);
     *s = (column_split){ .threads = THREADS_HELD, .cluster = 1, .ragged = is_ragged(d) };
     s->vec = s->ragged ? row_vec_full(d->dtype) : softmax_vec_of(d);
-    s->lanes = s->ragged ? ragged_lanes(d, WARP) : long_lanes(d, turn, c);
+    s->lanes = s->ragged ? ragged_lanes(d, WARP) : long_lanes(d);
     s->steps = held_steps(d, c);
     while (!s->ragged && s->threads > WARP && column_split_lines(s) / 2 >= d->n)
         s->threads /= 2;
     c->form.ctas_per_sm = HELD_CTAS * THREADS_HELD / s->threads;
-    const int64_t chunks = long_chunks(d, turn, c);
+    const int64_t chunks = max_i64(1, TURNS * turn / max_i64(1, ctas_of(d, c)));
     c->tiles = (int)max_i64(1, ceil_div(d->n, chunks * column_split_lines(s)));
     return CKL_OK;
 }
