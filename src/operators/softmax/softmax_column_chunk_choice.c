@@ -383,10 +383,16 @@ ckl_status softmax_choose_column_flow(const void *desc, const ckl_device_info *d
     return CKL_OK;
 }
 
+/* Nobody waits: bytes alone. */
 plan_cost softmax_cost_column_flow(const void *desc, const ckl_device_info *device, const void *config)
 {
-    const memory_work work = { .of = { .us = 1.2, .bytes = 1.2, .lines = 2.3 }, .smem_bytes = flow_bytes(config) };
-    return softmax_columns_cost(desc, device, config, work, 0);
+    const softmax_column_config *c = config;
+    const memory_work work = { .of = { .us = 2 },
+                               .bytes = (double)tensor_bytes(desc) * (softmax_inputs(&c->form) + 1),
+                               .ctas = device->sm_count,
+                               .threads = 2 * c->split.threads,
+                               .smem_bytes = flow_bytes(c) };
+    return memory_cost(&work, device);
 }
 
 ckl_status softmax_admit_column_flow(const void *desc, const ckl_device_info *device, const void *config)
