@@ -18,24 +18,34 @@ enum {
 
 /*
  * Lines that begin anywhere, by vectors between boundaries of memory: gradients of 56x768x399 f16 45.3 us, by single
- * elements 55.1.
+ * elements 55.1; whole strips of 88x320x2093 f16 80.6 and 94.1.
  */
 static bool is_ragged(const ckl_softmax_desc *d)
 {
-    enum { LINES_MIN = 256, LINES_MIN_GRADIENTS_HALF = 512 };
+    enum { LINES_MIN = 256, LINES_MIN_HALF = 512, LINES_WHOLE = 384 };
     const int vec = row_vec_full(d->dtype);
-    const int lines_min = is_half(d) && !is_forward(d) ? LINES_MIN_GRADIENTS_HALF : LINES_MIN;
-    return softmax_vec_of(d) < vec / (is_half_forward(d) ? 2 : 1) && (d->ldx - d->ldy) % vec == 0 && d->n >= lines_min;
+    const bool is_whole = is_half_forward(d) && d->n <= LINES_WHOLE;
+    return softmax_vec_of(d) < vec / (is_half_forward(d) ? 2 : 1) && (d->ldx - d->ldy) % vec == 0 &&
+           d->n >= (is_half(d) && !is_whole ? LINES_MIN_HALF : LINES_MIN);
+}
+
+/*
+ * Of strips in chunks. Forward, ragged columns of 16 bits are halves of whole vectors in twice the lines, as each CTA
+ * reads the sums of all columns of all chunks: 2048x57603 bf16 189.6 us, by whole vectors 193.2.
+ */
+static int chunk_vec(const ckl_softmax_desc *d)
+{
+    return is_ragged(d) ? row_vec_full(d->dtype) / (is_half_forward(d) ? 2 : 1) : softmax_vec_of(d);
 }
 
 /* Of a ragged strip: those that leave the fewest idle. */
-static int ragged_lanes(const ckl_softmax_desc *d, int lanes_max)
+static int ragged_lanes(const ckl_softmax_desc *d, int vec)
 {
     enum { LANES_MIN = 8 };
-    int best = lanes_max;
+    int best = WARP;
     int64_t fewest = INT64_MAX;
-    for (int lanes = lanes_max; lanes >= LANES_MIN; lanes /= 2) {
-        const column_split s = { .lanes = lanes, .vec = row_vec_full(d->dtype), .ragged = true };
+    for (int lanes = WARP; lanes >= LANES_MIN; lanes /= 2) {
+        const column_split s = { .lanes = lanes, .vec = vec, .ragged = true };
         const int64_t all = column_split_strips(&s, d->inner) * lanes;
         if (all < fewest)
             best = lanes;
@@ -50,7 +60,7 @@ static int ragged_lanes(const ckl_softmax_desc *d, int lanes_max)
  */
 static int fold_of(const ckl_softmax_desc *d)
 {
-    enum { ACCESS_BYTES = 16, LINES = 1024 };
+    enum { ACCESS_BYTES = 16, LINES = 256 };
     const int64_t bytes = d->inner * dtype_bytes(d->dtype);
     int fold = 1;
     if (d->ldx != d->inner || d->ldy != d->inner)
@@ -107,14 +117,12 @@ static int held_steps(const ckl_softmax_desc *d, const softmax_column_config *c)
  * (14336x7168 bf16 170.7 us, without 185.0), forward a tile of 16 KB (5x2393x7x640 bf16 66.3, without 70.0). Where a
  * strip is one chunk of few lines, CTAs are smaller and as many times more.
  */
-static int64_t split_held(const ckl_softmax_desc *d, int ctas, int lanes, int kept, softmax_column_config *c)
+static int64_t split_held(const ckl_softmax_desc *d, int ctas, int lanes, int vec, int kept, softmax_column_config *c)
 {
     enum { SM_BYTES = 192 << 10, THREADS_KEEPING = 128 };
     column_split *s = &c->split;
     const int threads = kept > KEPT_FEW ? THREADS_KEEPING : THREADS_HELD;
-    *s = (column_split){ .threads = threads, .lanes = lanes, .cluster = 1 };
-    s->ragged = is_ragged(d);
-    s->vec = s->ragged ? row_vec_full(d->dtype) : softmax_vec_of(d);
+    *s = (column_split){ .threads = threads, .lanes = lanes, .cluster = 1, .vec = vec, .ragged = is_ragged(d) };
     s->steps = held_steps(d, c);
     const int64_t tile_bytes = column_slots_bytes(s, d->dtype) * softmax_inputs(&c->form);
     const int64_t room = SM_BYTES / ctas / tile_bytes;
@@ -134,10 +142,10 @@ static int64_t choose_held(const ckl_softmax_desc *d, const ckl_device_info *dev
                            softmax_column_config *c)
 {
     enum { KEPT = 5 };
-    const int kept = is_ragged(d) ? 0 : is_forward(d) ? 1 : KEPT; // ragged ends take registers
-    const int64_t chunks = split_held(d, HELD_CTAS, lanes, kept, c);
+    const int vec = chunk_vec(d), kept = is_ragged(d) ? 0 : is_forward(d) ? 1 : KEPT; // ragged ends take registers
+    const int64_t chunks = split_held(d, HELD_CTAS, lanes, vec, kept, c);
     const int64_t ctas = d->outer * chunks * column_split_strips(&c->split, d->inner);
-    return kept && 2 * ctas < 3 * HELD_CTAS * (int64_t)device->sm_count ? split_held(d, HELD_CTAS, lanes, 0, c)
+    return kept && 2 * ctas < 3 * HELD_CTAS * (int64_t)device->sm_count ? split_held(d, HELD_CTAS, lanes, vec, 0, c)
                                                                         : chunks;
 }
 
@@ -148,16 +156,17 @@ static int64_t choose_held(const ckl_softmax_desc *d, const ckl_device_info *dev
  */
 static bool fits_whole(const ckl_softmax_desc *d, int lanes, softmax_column_config *c)
 {
-    enum { FEWER_CTAS = 2, RAGGED_LANES_WHOLE = 16 };
-    if (split_held(d, HELD_CTAS, lanes, is_ragged(d) ? 0 : 1, c) == 1)
-        return true;
+    enum { FEWER_CTAS = 2, RAGGED_LANES = 16 };
+    const int vec = is_ragged(d) ? row_vec_full(d->dtype) : softmax_vec_of(d);
     if (is_ragged(d))
-        return split_held(d, HELD_CTAS, RAGGED_LANES_WHOLE, 0, c) == 1 ||
-               split_held(d, FEWER_CTAS, RAGGED_LANES_WHOLE, 0, c) == 1;
+        return split_held(d, HELD_CTAS, RAGGED_LANES, vec, 0, c) == 1 ||
+               (is_half(d) && split_held(d, FEWER_CTAS, RAGGED_LANES, vec, 0, c) == 1);
+    if (split_held(d, HELD_CTAS, lanes, vec, 1, c) == 1)
+        return true;
     if (!is_forward(d))
-        return split_held(d, FEWER_CTAS, lanes, KEPT_FEW, c) == 1;
-    return is_half(d) &&
-           (split_held(d, HELD_CTAS, lanes / 2, 1, c) == 1 || split_held(d, FEWER_CTAS, lanes / 2, 0, c) == 1);
+        return split_held(d, FEWER_CTAS, lanes, vec, KEPT_FEW, c) == 1;
+    return is_half(d) && (split_held(d, HELD_CTAS, lanes / 2, vec, 1, c) == 1 ||
+                          split_held(d, FEWER_CTAS, lanes / 2, vec, 0, c) == 1);
 }
 
 /*
@@ -219,7 +228,7 @@ ckl_status softmax_choose_column_held(const void *desc, const ckl_device_info *d
              "%s: chosen on Hopper, where it was measured: large tensors, long columns, lines of whole vectors", what);
     c->form = softmax_form_of(d);
     const int64_t turn = HELD_CTAS * (int64_t)device->sm_count, least = is_forward(d) ? turn : device->sm_count;
-    const int lanes = is_ragged(d) ? ragged_lanes(d, is_half_forward(d) ? WARP / 2 : WARP) : line_lanes(d);
+    const int lanes = is_ragged(d) ? ragged_lanes(d, chunk_vec(d)) : line_lanes(d);
     const int at_once = is_half_forward(d) ? device->sm_count * 3 / 4 : device->sm_count;
     const int wide = begins_in_sectors(d) && !is_ragged(d) ? 2 * lanes : lanes;
     c->loading = fits_whole(d, wide, c) || fits_whole(d, lanes, c) ? 0 : at_once;
@@ -260,7 +269,7 @@ ckl_status softmax_choose_column_long(const void *desc, const ckl_device_info *d
     c->form = softmax_form_of(d);
     *s = (column_split){ .threads = THREADS_HELD, .cluster = 1, .ragged = is_ragged(d) };
     s->vec = s->ragged ? row_vec_full(d->dtype) : softmax_vec_of(d);
-    s->lanes = s->ragged ? ragged_lanes(d, WARP) : long_lanes(d);
+    s->lanes = s->ragged ? ragged_lanes(d, s->vec) : long_lanes(d);
     s->steps = held_steps(d, c);
     while (!s->ragged && s->threads > WARP && column_split_lines(s) / 2 >= d->n)
         s->threads /= 2;
@@ -358,19 +367,20 @@ static void fit_tiles(const ckl_softmax_desc *d, int steps, softmax_column_confi
 
 /*
  * Strips of lines of 256 bytes that are more than a CTA holds, by clusters of eight: runs of 128 bytes, of few strips at
- * a time, are 84 % of the limit where these are 90 (gradients of 1024x41984 f32). Of a ring a strip is three quarters at
- * most, so that the next one comes while it is written.
+ * a time, are 84 % of the limit where these are 90 (gradients of 1024x41984 f32). A CTA has 64 KB of a strip at least:
+ * 1645x23040 bf16 held 50.9 us, 55.3 so, 4096x24576 125.1 and 113.5. And three quarters of its ring at most, so that the
+ * next strip comes while one is written.
  */
 ckl_status softmax_choose_column_flow(const void *desc, const ckl_device_info *device, void *config)
 {
-    enum { CLUSTER = 8, LINES_MIN = 1024 };
+    enum { CLUSTER = 8, LINES_MIN = 2048 };
     static const char what[] = "softmax column_flow";
     const ckl_softmax_desc *d = desc;
     softmax_column_config *c = config;
     TRY(softmax_check_other_axis(what, d));
     *c = (softmax_column_config){ .form = softmax_form_of(d) };
-    if (d->n < LINES_MIN || !wants_held(d, device) || softmax_vec_of(d) < row_vec_full(d->dtype) ||
-        fits_whole(d, line_lanes(d), c))
+    if (d->n * softmax_inputs(&c->form) < LINES_MIN || !wants_held(d, device) ||
+        softmax_vec_of(d) < row_vec_full(d->dtype) || fits_whole(d, line_lanes(d), c))
         FAIL(CKL_UNSUPPORTED, "%s: chosen where columns of whole vectors are more than a CTA holds, on Hopper", what);
     *c = (softmax_column_config){ .form = softmax_form_of(d) };
     c->split = (column_split){ .threads = THREADS_HELD, .cluster = CLUSTER, .vec = softmax_vec_of(d), .steps = 1 };
