@@ -55,8 +55,8 @@ static int ragged_lanes(const ckl_softmax_desc *d, int vec)
 }
 
 /*
- * Lines that follow each other and are taken as one: as many as make up whole vectors and, where columns are long, whole
- * lines of memory, if no more of them make up the columns. The states of as many columns are merged for each.
+ * Lines that follow each other and are taken as one: as many as make up whole vectors and, where columns are long,
+ * whole lines of memory, if the columns are made up of so many. The states of as many columns are merged for each.
  */
 static int fold_of(const ckl_softmax_desc *d)
 {
@@ -366,10 +366,10 @@ static void fit_tiles(const ckl_softmax_desc *d, int steps, softmax_column_confi
 }
 
 /*
- * Strips of lines of 256 bytes that are more than a CTA holds, by clusters of eight: runs of 128 bytes, of few strips at
- * a time, are 84 % of the limit where these are 90 (gradients of 1024x41984 f32). A CTA has 64 KB of a strip at least:
- * 1645x23040 bf16 held 50.9 us, 55.3 so, 4096x24576 125.1 and 113.5. And three quarters of its ring at most, so that the
- * next strip comes while one is written.
+ * Strips of lines of 256 bytes that are more than a CTA holds, by clusters of eight: runs of 128 bytes, of few strips
+ * at a time, are 84 % of the limit where these are 90 (gradients of 1024x41984 f32). A CTA has 64 KB of a strip at
+ * least: 1645x23040 bf16 held 50.9 us, 55.3 so, 4096x24576 125.1 and 113.5. And three quarters of its ring at most, so
+ * that the next strip comes while one is written.
  */
 ckl_status softmax_choose_column_flow(const void *desc, const ckl_device_info *device, void *config)
 {
