@@ -1,4 +1,4 @@
-/* softmax_column_chunk.c - tiles of a chunk through shared memory, the states of a strip's chunks, and those of columns. */
+/* softmax_column_chunk.c - tiles of a chunk through shared memory; states of chunks, of their strip, of columns. */
 #include "operators/softmax/softmax_column.h"
 
 /* Tiles */
