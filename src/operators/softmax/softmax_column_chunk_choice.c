@@ -322,6 +322,9 @@ ckl_status softmax_admit_column_long(const void *desc, const ckl_device_info *de
         FAIL(CKL_INVALID, "%s: fold=%d is less than 1, or n=%" PRId64 " lines do not follow each other by as many",
              what, c->fold, d->n);
     const ckl_softmax_desc folded = softmax_folded(d, c->fold);
+    if (folded.inner > INT32_MAX)
+        FAIL(CKL_UNSUPPORTED, "%s: %d lines of inner=%" PRId64 " are more than %d columns", what, c->fold, d->inner,
+             INT32_MAX);
     return admit_chunks(what, &folded, device, c, FLOW_MAX, SOFTMAX_LONG_STAGES);
 }
 
