@@ -344,8 +344,6 @@ static const test_reject rejects[] = {
       "softmax column_long: tiles=0 is not in 1.." },
     { "shape=100x77 axis=0 impl=column_long config='fold=8 vec=4'", CKL_INVALID,
       "softmax column_long: fold=8 is less than 1, or n=100 lines" },
-    { "shape=64x67108865 axis=0 impl=column_long config='fold=64 vec=4'", CKL_UNSUPPORTED,
-      "softmax column_long: 64 lines of inner=67108865 are more than" },
     { "shape=128x77 axis=0 ldx=80 ldy=80 impl=column_long config='fold=4 vec=4'", CKL_INVALID,
       "softmax column_long: fold=4 is less than 1, or n=128 lines" },
     { "shape=64x8 axis=0 impl=column_held config='kept=9'", CKL_INVALID, "softmax column_held: kept=9 is not in 0..8" },
