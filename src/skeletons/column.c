@@ -370,9 +370,7 @@ static void move_values(const column_split *s, const column_place *p, const colu
         move(IR_SHARED, slot_at(m, partial, column_number(s, p, i / m->count)), values + i, width);
 }
 
-/*
- * To the slots of this CTA, or of one of the cluster; barrier: NULL, or the address of an mbarrier there that counts.
- */
+/* To a slot of this CTA, or of one of the cluster; barrier: NULL, or the address of an mbarrier there that counts. */
 static void send_words(int ctas, val address, val cta, const val *barrier, val *values, int count)
 {
     const val place = ctas > 1 ? mapa(address, cta) : address;

@@ -1,64 +1,20 @@
 /*
- * softmax_column_choice.c - the configs that rows across memory get and may have; bench/notes/memory-bound.md has the
- * measurements.
+ * softmax_column_choice.c - the configs of rows across memory that stay in registers, and what all choices of columns
+ * share; bench/notes/memory-bound.md has the measurements.
  */
-#include <math.h>
+#include "operators/softmax/softmax_column_choice.h"
 
-#include "base/math.h"
-#include "base/status.h"
-#include "operators/softmax/softmax_config.h"
-#include "skeletons/memory_cost.h"
-#include "skeletons/one_pass.h"
 #include "skeletons/residency.h"
 
-enum {
-    CTAS_MAX = INT32_MAX,
-    COLUMN_FORWARD = 32,  // elements of a thread: each takes an f32 register
-    COLUMN_BACKWARD = 16, // of y and as many of dy
-    COLUMN_THREADS_FULL = 512,
-    TILES_MAX = 64,     // of a chunk in shared memory
-    FLOW_MAX = 1 << 20, // of one that flows
-    THREADS_HELD = 256, // of a CTA that takes a chunk
-    LINE_BYTES = 128,   // of memory
-    HELD_CTAS = 3,      // of an SM
-    KEPT_FEW = 2,       // tiles in registers that leave a CTA its threads
-    SHORT_LINES = 24,   // of columns that are a thread's each
-    WARP = 32,
-};
+enum { CTAS_MAX = INT32_MAX, COLUMN_THREADS_FULL = 512 };
 
-static ckl_status check_other_axis(const char *what, const ckl_softmax_desc *d)
+ckl_status softmax_check_other_axis(const char *what, const ckl_softmax_desc *d)
 {
     if (d->inner == 1)
         FAIL(CKL_UNSUPPORTED, "%s: the axis is the last one", what);
     if (d->mask != CKL_SOFTMAX_MASK_NONE)
         FAIL(CKL_UNSUPPORTED, "%s: masks are for the last axis", what);
     return softmax_check_length(what, d);
-}
-
-static int64_t tensor_bytes(const ckl_softmax_desc *d)
-{
-    return product_i64(product_i64(d->outer, d->n), d->inner * dtype_bytes(d->dtype));
-}
-
-static bool is_half(const ckl_softmax_desc *d)
-{
-    return dtype_bytes(d->dtype) == 2;
-}
-
-static bool is_forward(const ckl_softmax_desc *d)
-{
-    return d->direction == CKL_DIRECTION_FORWARD;
-}
-
-static bool is_half_forward(const ckl_softmax_desc *d)
-{
-    return is_half(d) && is_forward(d);
-}
-
-/* Do strips have whole lines of memory, so that half of the columns are half a line? */
-static bool has_lines(const column_split *s, ckl_dtype dtype)
-{
-    return column_split_columns(s) * dtype_bytes(dtype) >= LINE_BYTES;
 }
 
 /*
@@ -126,8 +82,7 @@ static bool choose_short(const ckl_softmax_desc *d, softmax_column_config *c)
     return true;
 }
 
-/* CTAs that hold a column in registers: one, a cluster, or 0. */
-static int ctas_that_hold(const ckl_softmax_desc *d, const ckl_device_info *device, column_split *held)
+int softmax_ctas_that_hold(const ckl_softmax_desc *d, const ckl_device_info *device, column_split *held)
 {
     const int elements = is_forward(d) ? COLUMN_FORWARD : COLUMN_BACKWARD;
     if (column_split_choose(d->n, d->inner, softmax_vec_of(d), d->dtype, elements, 1, held))
@@ -145,11 +100,11 @@ ckl_status softmax_choose_column(const void *desc, const ckl_device_info *device
 {
     const ckl_softmax_desc *d = desc;
     softmax_column_config *c = config;
-    TRY(check_other_axis("softmax column", d));
+    TRY(softmax_check_other_axis("softmax column", d));
     c->form = softmax_form_of(d);
     if (choose_short(d, c))
         return CKL_OK;
-    const int ctas = ctas_that_hold(d, device, &c->split), most = residency_cluster_max(device);
+    const int ctas = softmax_ctas_that_hold(d, device, &c->split), most = residency_cluster_max(device);
     if (!ctas)
         FAIL(CKL_UNSUPPORTED, "softmax column: columns of n=%" PRId64 " do not fit the registers of %d CTA%s", d->n,
              most, most > 1 ? "s" : "");
@@ -161,83 +116,27 @@ ckl_status softmax_choose_column(const void *desc, const ckl_device_info *device
     return CKL_OK;
 }
 
-/*
- * Lines that begin anywhere, by vectors between boundaries of memory: gradients of 56x768x399 f16 45.3 us, by single
- * elements 55.1.
- */
-static bool is_ragged(const ckl_softmax_desc *d)
-{
-    enum { LINES_MIN = 256, LINES_MIN_GRADIENTS_HALF = 512 };
-    const int vec = row_vec_full(d->dtype);
-    const int lines_min = is_half(d) && !is_forward(d) ? LINES_MIN_GRADIENTS_HALF : LINES_MIN;
-    return softmax_vec_of(d) < vec / (is_half_forward(d) ? 2 : 1) && (d->ldx - d->ldy) % vec == 0 && d->n >= lines_min;
-}
-
-/* Of a ragged strip: those that leave the fewest idle. */
-static int ragged_lanes(const ckl_softmax_desc *d, int lanes_max)
-{
-    enum { LANES_MIN = 8 };
-    int best = lanes_max;
-    int64_t fewest = INT64_MAX;
-    for (int lanes = lanes_max; lanes >= LANES_MIN; lanes /= 2) {
-        const column_split s = { .lanes = lanes, .vec = row_vec_full(d->dtype), .ragged = true };
-        const int64_t all = column_split_strips(&s, d->inner) * lanes;
-        if (all < fewest)
-            best = lanes;
-        fewest = min_i64(fewest, all);
-    }
-    return best;
-}
-
-/*
- * Lines that follow each other and are taken as one: as many as make up whole vectors and, where columns are long,
- * whole lines of memory, if no more of them make up the columns. The states of as many columns are merged for each.
- */
-static int fold_of(const ckl_softmax_desc *d)
-{
-    enum { ACCESS_BYTES = 16, LINES = 1024 };
-    const int64_t bytes = d->inner * dtype_bytes(d->dtype);
-    int fold = 1;
-    if (d->ldx != d->inner || d->ldy != d->inner)
-        return 1;
-    while ((fold * bytes % ACCESS_BYTES || (fold * bytes % LINE_BYTES && d->n > LINES * fold)) &&
-           d->n % (2 * fold) == 0)
-        fold *= 2;
-    return fold;
-}
-
-/* Shared memory of a CTA with so many tiles: slots, sums, and words by which its threads tell each other. */
-static int64_t smem_bytes(const softmax_column_config *c, int tiles)
-{
-    return tiles * column_slots_bytes(&c->split, c->form.dtype) * softmax_inputs(&c->form) +
-           column_reduce_bytes(&c->split, SOFTMAX_PIPELINE_VALUES) + 4 * (int64_t)sizeof(uint32_t);
-}
-
-static int64_t ctas_of(const ckl_softmax_desc *d, const softmax_column_config *c)
+int64_t softmax_strip_ctas(const ckl_softmax_desc *d, const softmax_column_config *c)
 {
     return column_split_ctas(&c->split, d->outer, d->inner);
 }
 
-/* Of a strip. */
-static int64_t chunks_of(const ckl_softmax_desc *d, const softmax_column_config *c)
+int64_t softmax_chunks_of(const ckl_softmax_desc *d, const softmax_column_config *c)
 {
     return c->tiles ? ceil_div(d->n, softmax_chunk_lines(c)) : 1;
 }
 
-/*
- * Of work of which shared memory is said. again: what reading the inputs once more costs of reading them. Chunks cost
- * what columns of their own would.
- */
-static plan_cost cost_of(const ckl_softmax_desc *d, const ckl_device_info *device, const softmax_column_config *c,
-                         memory_work work, double again)
+plan_cost softmax_columns_cost(const ckl_softmax_desc *d, const ckl_device_info *device, const softmax_column_config *c,
+                               memory_work work, double again)
 {
     enum { TURN = 600, CLUSTER = 1300 };
     const column_split *s = &c->split;
-    const int64_t bytes = dtype_bytes(d->dtype), chunks = chunks_of(d, c), lines = ceil_div(d->n, max_i64(1, chunks));
+    const int64_t bytes = dtype_bytes(d->dtype), chunks = softmax_chunks_of(d, c),
+                  lines = ceil_div(d->n, max_i64(1, chunks));
     const int inputs = softmax_inputs(&c->form), held = s->vec * s->steps;
     const double run = (double)(s->lanes * s->vec * bytes);
     const double tiles = ceil((double)lines * (again > 0 ? 1 + again : 1) / (double)column_split_lines(s));
-    work.ctas = chunks * ctas_of(d, c);
+    work.ctas = chunks * softmax_strip_ctas(d, c);
     work.bytes = (double)d->outer * (double)(chunks * lines) * (double)(d->inner * bytes) * (inputs * (1 + again) + 1);
     work.threads = s->threads;
     work.registers += held * inputs;
@@ -252,31 +151,13 @@ static plan_cost cost_of(const ckl_softmax_desc *d, const ckl_device_info *devic
 plan_cost softmax_cost_column(const void *desc, const ckl_device_info *device, const void *config)
 {
     const memory_work work = { .of = { .wait_cycles = -900, .bytes = 1.08, .lines = 2.5 } };
-    return cost_of(desc, device, config, work, 0);
+    return softmax_columns_cost(desc, device, config, work, 0);
 }
 
-plan_cost softmax_cost_column_held(const void *desc, const ckl_device_info *device, const void *config)
+ckl_status softmax_admit_columns(const char *what, const ckl_softmax_desc *d, const ckl_device_info *device,
+                                 const softmax_column_config *c)
 {
-    const softmax_column_config *c = config;
-    const memory_work work = { .of = { .us = 1.2, .bytes = 1.2, .lines = 2.3 }, .smem_bytes = smem_bytes(c, c->tiles) };
-    return cost_of(desc, device, c, work, 0);
-}
-
-/* What L2 may still hold of the inputs is not read again. */
-plan_cost softmax_cost_column_long(const void *desc, const ckl_device_info *device, const void *config)
-{
-    const softmax_column_config *c = config;
-    const ckl_softmax_desc folded = softmax_folded(desc, c->fold);
-    const double bytes = (double)tensor_bytes(desc) * softmax_inputs(&c->form);
-    const double again = bytes > 0 ? fmax(0, 1 - (double)device->l2_bytes / 2 / bytes) : 0;
-    const memory_work work = { .of = { .us = 2, .bytes = 1.1 }, .smem_bytes = smem_bytes(c, SOFTMAX_LONG_STAGES) };
-    return cost_of(&folded, device, c, work, again);
-}
-
-static ckl_status admit_columns(const char *what, const ckl_softmax_desc *d, const ckl_device_info *device,
-                                const softmax_column_config *c)
-{
-    TRY(check_other_axis(what, d));
+    TRY(softmax_check_other_axis(what, d));
     TRY(column_split_admit(what, &c->split, c->form.dtype, device));
     TRY(softmax_admit_form(what, d, &c->form, c->split.vec, c->split.ragged));
     if (c->split.ragged && (!c->tiles || c->kept))
@@ -285,7 +166,7 @@ static ckl_status admit_columns(const char *what, const ckl_softmax_desc *d, con
         FAIL(CKL_UNSUPPORTED, "%s: ragged=1, but lines of ldx=%" PRId64 " and ldy=%" PRId64 " begin differently", what,
              d->ldx, d->ldy);
     const column_split scalar = column_split_scalar(&c->split); // the smaller strips
-    if (d->outer > CTAS_MAX / max_i64(1, chunks_of(d, c)) / column_split_ctas(&scalar, 1, d->inner))
+    if (d->outer > CTAS_MAX / max_i64(1, softmax_chunks_of(d, c)) / column_split_ctas(&scalar, 1, d->inner))
         FAIL(CKL_UNSUPPORTED, "%s: the problem takes more than %d CTAs", what, CTAS_MAX);
     return CKL_OK;
 }
@@ -295,356 +176,12 @@ ckl_status softmax_admit_column(const void *desc, const ckl_device_info *device,
     static const char what[] = "softmax column";
     const ckl_softmax_desc *d = desc;
     const softmax_column_config *c = config;
-    TRY(admit_columns(what, d, device, c));
+    TRY(softmax_admit_columns(what, d, device, c));
     const int64_t lines = column_split_lines(&c->split), columns = column_split_columns(&c->split);
     if (d->n > lines)
         FAIL(CKL_INVALID, "%s: columns of %" PRId64 " elements, room for %" PRId64, what, d->n, lines);
     if (c->split.exact && (d->n != lines || d->inner % columns))
         FAIL(CKL_INVALID, "%s: exact=1 wants columns of %" PRId64 " elements and lines of whole %" PRId64, what, lines,
              columns);
-    return CKL_OK;
-}
-
-/* Lanes that take a line of memory. */
-static int line_lanes(const ckl_softmax_desc *d)
-{
-    return LINE_BYTES / (softmax_vec_of(d) * dtype_bytes(d->dtype));
-}
-
-/* Lines of a thread in a tile of a chunk. */
-static int held_steps(const ckl_softmax_desc *d, const softmax_column_config *c)
-{
-    enum { TILE_BYTES = 64, STEPS_RAGGED = 4, STEPS_RAGGED_GRADIENTS = 2 };
-    if (c->split.ragged)
-        return is_forward(d) ? STEPS_RAGGED : STEPS_RAGGED_GRADIENTS;
-    return TILE_BYTES / (c->split.vec * dtype_bytes(d->dtype) * softmax_inputs(&c->form));
-}
-
-/*
- * Chunks of the shared memory of so many CTAs an SM, by so many lanes a line; returns how many a strip has. Registers
- * keep what they can beside it, as time goes with what an SM holds: of gradients 40 KB, where few threads have many
- * (14336x7168 bf16 170.7 us, without 185.0), forward a tile of 16 KB (5x2393x7x640 bf16 66.3, without 70.0). Where a
- * strip is one chunk of few lines, CTAs are smaller and as many times more.
- */
-static int64_t split_held(const ckl_softmax_desc *d, int ctas, int lanes, int kept, softmax_column_config *c)
-{
-    enum { SM_BYTES = 192 << 10, THREADS_KEEPING = 128 };
-    column_split *s = &c->split;
-    const int threads = kept > KEPT_FEW ? THREADS_KEEPING : THREADS_HELD;
-    *s = (column_split){ .threads = threads, .lanes = lanes, .cluster = 1 };
-    s->ragged = is_ragged(d);
-    s->vec = s->ragged ? row_vec_full(d->dtype) : softmax_vec_of(d);
-    s->steps = held_steps(d, c);
-    const int64_t tile_bytes = column_slots_bytes(s, d->dtype) * softmax_inputs(&c->form);
-    const int64_t room = SM_BYTES / ctas / tile_bytes;
-    while (!s->ragged && s->threads > WARP && room * column_split_lines(s) / 2 >= d->n)
-        s->threads /= 2;
-    c->form.ctas_per_sm = ctas * threads / s->threads;
-    c->tiles = (int)room;
-    c->kept = kept;
-    const int64_t chunks = chunks_of(d, c), tiles = ceil_div(d->n, chunks * column_split_lines(s));
-    c->tiles = (int)min_i64(tiles, room);
-    c->kept = (int)tiles - c->tiles;
-    return chunks;
-}
-
-/* The same; nothing is kept where all CTAs are little more than run at once: gradients of 16384x384 f32 25.0, 26.6. */
-static int64_t choose_held(const ckl_softmax_desc *d, const ckl_device_info *device, int lanes,
-                           softmax_column_config *c)
-{
-    enum { KEPT = 5 };
-    const int kept = is_ragged(d) ? 0 : is_forward(d) ? 1 : KEPT; // ragged ends take registers
-    const int64_t chunks = split_held(d, HELD_CTAS, lanes, kept, c);
-    const int64_t ctas = d->outer * chunks * column_split_strips(&c->split, d->inner);
-    return kept && 2 * ctas < 3 * HELD_CTAS * (int64_t)device->sm_count ? split_held(d, HELD_CTAS, lanes, 0, c)
-                                                                        : chunks;
-}
-
-/*
- * Do CTAs hold whole strips? By lines of 128 bytes: 24x600x299x64 bf16 281 us, in two chunks 428; gradients of
- * 48x300x2176 bf16 47.8, in two chunks 62.1. Gradients also by two CTAs an SM: 128x512x24x32 f16 75.8, 86.2. Forward of
- * 16 bits by lines of 64, too: 40x864x11x64 bf16 30.7, in chunks 35.2; others are slower, 112x1280x96 f32 37.0, 33.6.
- */
-static bool fits_whole(const ckl_softmax_desc *d, int lanes, softmax_column_config *c)
-{
-    enum { FEWER_CTAS = 2, RAGGED_LANES_WHOLE = 16 };
-    if (split_held(d, HELD_CTAS, lanes, is_ragged(d) ? 0 : 1, c) == 1)
-        return true;
-    if (is_ragged(d))
-        return split_held(d, HELD_CTAS, RAGGED_LANES_WHOLE, 0, c) == 1 ||
-               split_held(d, FEWER_CTAS, RAGGED_LANES_WHOLE, 0, c) == 1;
-    if (!is_forward(d))
-        return split_held(d, FEWER_CTAS, lanes, KEPT_FEW, c) == 1;
-    return is_half(d) &&
-           (split_held(d, HELD_CTAS, lanes / 2, 1, c) == 1 || split_held(d, FEWER_CTAS, lanes / 2, 0, c) == 1);
-}
-
-/*
- * Are columns more than a cluster's registers hold, or, where tensors are more than caches and strips three quarters of
- * their lines, of 16 bits, or more than a CTA's registers hold by whole lines, or than two CTAs' where shared memory
- * has room for three (577x65280 f32 87.1 us, 83.1)?
- */
-static bool wants_held(const ckl_softmax_desc *d, const ckl_device_info *device)
-{
-    enum { BYTES_MIN_HALF = 16 << 20, BYTES_MIN = 45 << 20, BYTES_MIN_GRADIENTS = 20 << 20, WHOLE_LINES = 640 };
-    const int64_t bytes_min = is_half(d) ? BYTES_MIN_HALF : is_forward(d) ? BYTES_MIN : BYTES_MIN_GRADIENTS;
-    const int64_t filled = 3 * round_up(d->inner, LINE_BYTES / dtype_bytes(d->dtype));
-    column_split held;
-    const int ctas = ctas_that_hold(d, device, &held);
-    if (!device->has_tma || (!is_ragged(d) && softmax_vec_of(d) < row_vec_full(d->dtype) / (is_forward(d) ? 2 : 1)))
-        return false;
-    if (ctas && (tensor_bytes(d) < bytes_min || filled > 4 * d->inner || d->n <= SHORT_LINES))
-        return false;
-    return is_ragged(d) || ctas != 1 || is_half(d) || !has_lines(&held, d->dtype) ||
-           (d->n <= WHOLE_LINES && held.vec * held.steps > COLUMN_FORWARD);
-}
-
-/* Do lines begin within sectors of memory? */
-static bool begins_in_sectors(const ckl_softmax_desc *d)
-{
-    enum { SECTOR = 32 };
-    return d->ldx * dtype_bytes(d->dtype) % SECTOR || d->ldy * dtype_bytes(d->dtype) % SECTOR;
-}
-
-/*
- * Are lines of 256 bytes better? Of a pitch that is no whole number of sectors each line of 128 touches a fifth one,
- * and two lines of memory: gradients of 3512x28856 bf16 184.9 us, 208.3. Not for long columns, as each CTA reads the
- * sums of all columns of all chunks.
- */
-static bool wants_wide_lines(const ckl_softmax_desc *d, const softmax_column_config *c)
-{
-    enum { STATES_MAX = 8 << 10 }; // bytes, of lines of 128
-    const int64_t values = softmax_state_values(&c->form);
-    return begins_in_sectors(d) && !is_forward(d) && !is_ragged(d) &&
-           chunks_of(d, c) * column_split_room(&c->split) * values * (int64_t)sizeof(float) <= STATES_MAX;
-}
-
-/*
- * By lines of 128 bytes. Forward, fewer chunks of 16 bits load at once than there are SMs: 8192x15360 bf16 153.7 us by
- * 99, 158.6 by 132, but gradients of 14336x7168 202.3 and 176.9. Columns are read twice where a strip's chunks are more
- * than half of all CTAs that run, which then wait for each other, forward more than a third: a CTA reads two sums of
- * each column and chunk. And where all chunks are fewer than SMs, forward than CTAs that run: 16384x512 bf16, 256 of
- * them, 18.3 us, read twice 16.7.
- */
-ckl_status softmax_choose_column_held(const void *desc, const ckl_device_info *device, void *config)
-{
-    enum { RAGGED_LINES_MAX = 8192 }; // of 16 bits: 12288x2893 71.5 us held, 62.1 read twice; 2048x57603 189.6, 243
-    static const char what[] = "softmax column_held";
-    const ckl_softmax_desc *d = desc;
-    softmax_column_config *c = config;
-    TRY(check_other_axis(what, d));
-    if (!wants_held(d, device))
-        FAIL(CKL_UNSUPPORTED,
-             "%s: chosen on Hopper, where it was measured: large tensors, long columns, lines of whole vectors", what);
-    c->form = softmax_form_of(d);
-    const int64_t turn = HELD_CTAS * (int64_t)device->sm_count, least = is_forward(d) ? turn : device->sm_count;
-    const int lanes = is_ragged(d) ? ragged_lanes(d, is_half_forward(d) ? WARP / 2 : WARP) : line_lanes(d);
-    const int at_once = is_half_forward(d) ? device->sm_count * 3 / 4 : device->sm_count;
-    const int wide = begins_in_sectors(d) && !is_ragged(d) ? 2 * lanes : lanes;
-    c->loading = fits_whole(d, wide, c) || fits_whole(d, lanes, c) ? 0 : at_once;
-    if (!c->loading)
-        return CKL_OK;
-    if (is_ragged(d) && is_half_forward(d) && d->n >= RAGGED_LINES_MAX && fold_of(d) > 1)
-        FAIL(CKL_UNSUPPORTED, "%s: n=%" PRId64 " lines that begin anywhere are faster read twice, several as one", what,
-             d->n);
-    const int64_t chunks = choose_held(d, device, lanes, c);
-    if (chunks > turn / (is_forward(d) ? 3 : 2) || (!is_ragged(d) && chunks * ctas_of(d, c) < least))
-        FAIL(CKL_UNSUPPORTED, "%s: %" PRId64 " chunks of columns of n=%" PRId64 " are faster read twice", what, chunks,
-             d->n);
-    if (wants_wide_lines(d, c))
-        choose_held(d, device, 2 * lanes, c);
-    return CKL_OK;
-}
-
-/* The most chunks whose states, which a CTA reads of its whole strip, are half as many bytes as its own chunk. */
-static int64_t long_chunks_max(const ckl_softmax_desc *d, const softmax_column_config *c)
-{
-    enum { SHARE = 2 };
-    const int bytes = dtype_bytes(d->dtype) * softmax_inputs(&c->form);
-    const int states = SHARE * softmax_state_values(&c->form) * (int)sizeof(float);
-    return max_i64(1, (int64_t)pow((double)d->n * bytes / states, 0.5));
-}
-
-/* As many as make one whole turn of all CTAs, or two, a tenth more than the most if need be. */
-static int64_t long_chunks(const ckl_softmax_desc *d, int64_t turn, const softmax_column_config *c)
-{
-    enum { TURNS_MAX = 2 };
-    const int64_t strips = max_i64(1, ctas_of(d, c)), most = long_chunks_max(d, c);
-    const int64_t turns = min_i64(TURNS_MAX, 11 * most * strips / (10 * turn));
-    return turns ? max_i64(1, turns * turn / strips) : most;
-}
-
-/* Lines of 256 bytes; of 128 where all chunks were fewer than CTAs that run, unless lines begin within sectors. */
-static int long_lanes(const ckl_softmax_desc *d, int64_t turn, const softmax_column_config *c)
-{
-    const int64_t vec = c->split.vec;
-    int64_t lanes = min_i64(WARP, 2 * LINE_BYTES / (vec * dtype_bytes(d->dtype)));
-    if (!begins_in_sectors(d) && d->outer * ceil_div(d->inner, lanes * vec) * long_chunks_max(d, c) < turn)
-        lanes /= 2;
-    while (lanes > 1 && lanes * vec / 2 >= d->inner)
-        lanes /= 2;
-    return (int)lanes;
-}
-
-ckl_status softmax_choose_column_long(const void *desc, const ckl_device_info *device, void *config)
-{
-    const int fold = fold_of(desc);
-    const ckl_softmax_desc folded = softmax_folded(desc, fold), *d = &folded;
-    softmax_column_config *c = config;
-    column_split *s = &c->split;
-    const int64_t turn = HELD_CTAS * (int64_t)device->sm_count;
-    TRY(check_other_axis("softmax column_long", desc));
-    c->fold = fold;
-    c->form = softmax_form_of(d);
-    *s = (column_split){ .threads = THREADS_HELD, .cluster = 1, .ragged = is_ragged(d) };
-    s->vec = s->ragged ? row_vec_full(d->dtype) : softmax_vec_of(d);
-    s->lanes = s->ragged ? ragged_lanes(d, WARP) : long_lanes(d, turn, c);
-    s->steps = held_steps(d, c);
-    while (!s->ragged && s->threads > WARP && column_split_lines(s) / 2 >= d->n)
-        s->threads /= 2;
-    c->form.ctas_per_sm = HELD_CTAS * THREADS_HELD / s->threads;
-    const int64_t chunks = long_chunks(d, turn, c);
-    c->tiles = (int)max_i64(1, ceil_div(d->n, chunks * column_split_lines(s)));
-    return CKL_OK;
-}
-
-/* slots: tiles in shared memory. */
-static ckl_status admit_chunks(const char *what, const ckl_softmax_desc *d, const ckl_device_info *device,
-                               const softmax_column_config *c, int tiles_max, int slots)
-{
-    if (c->tiles < 1 || c->tiles > tiles_max)
-        FAIL(CKL_INVALID, "%s: tiles=%d is not in 1..%d", what, c->tiles, tiles_max);
-    if (c->split.cluster != 1 || c->split.exact)
-        FAIL(CKL_INVALID, "%s: cluster=%d exact=%d, a chunk is a CTA's, and asks where its strip ends", what,
-             c->split.cluster, c->split.exact);
-    TRY(admit_columns(what, d, device, c));
-    if (chunks_of(d, c) > ONE_PASS_CHUNKS_MAX)
-        FAIL(CKL_UNSUPPORTED, "%s: %" PRId64 " chunks of a strip are more than %d", what, chunks_of(d, c),
-             ONE_PASS_CHUNKS_MAX);
-    if (smem_bytes(c, slots) > device->smem_per_cta_bytes)
-        FAIL(CKL_UNSUPPORTED, "%s: tiles=%d take %" PRId64 " bytes of shared memory of %" PRId64, what, c->tiles,
-             smem_bytes(c, slots), device->smem_per_cta_bytes);
-    return CKL_OK;
-}
-
-ckl_status softmax_admit_column_held(const void *desc, const ckl_device_info *device, const void *config)
-{
-    static const char what[] = "softmax column_held";
-    const ckl_softmax_desc *d = desc;
-    const softmax_column_config *c = config;
-    if (c->kept < 0 || c->kept > SOFTMAX_KEPT_MAX)
-        FAIL(CKL_INVALID, "%s: kept=%d is not in 0..%d", what, c->kept, SOFTMAX_KEPT_MAX);
-    TRY(admit_chunks(what, d, device, c, TILES_MAX, c->tiles));
-    if (!c->loading && d->n > softmax_chunk_lines(c))
-        FAIL(CKL_INVALID, "%s: loading=0 wants chunks of all n=%" PRId64 " lines", what, d->n);
-    if (c->split.vec * dtype_bytes(d->dtype) < SOFTMAX_COPY_BYTES_MIN)
-        FAIL(CKL_UNSUPPORTED, "%s: vec=%d is less than %d bytes", what, c->split.vec, SOFTMAX_COPY_BYTES_MIN);
-    return CKL_OK;
-}
-
-ckl_status softmax_admit_column_long(const void *desc, const ckl_device_info *device, const void *config)
-{
-    static const char what[] = "softmax column_long";
-    const ckl_softmax_desc *d = desc;
-    const softmax_column_config *c = config;
-    if (c->fold < 1 || d->n % c->fold || (c->fold > 1 && (d->ldx != d->inner || d->ldy != d->inner)))
-        FAIL(CKL_INVALID, "%s: fold=%d is less than 1, or n=%" PRId64 " lines do not follow each other by as many",
-             what, c->fold, d->n);
-    const ckl_softmax_desc folded = softmax_folded(d, c->fold);
-    return admit_chunks(what, &folded, device, c, FLOW_MAX, SOFTMAX_LONG_STAGES);
-}
-
-/* Strips that flow through clusters */
-
-static int64_t flow_tile_bytes(const softmax_column_config *c)
-{
-    return column_slots_bytes(&c->split, c->form.dtype) * softmax_inputs(&c->form) + 2 * IR_MBARRIER_BYTES;
-}
-
-static int64_t flow_bytes(const softmax_column_config *c)
-{
-    return c->stages * flow_tile_bytes(c) + column_allreduce_bytes(&c->split, softmax_state_values(&c->form));
-}
-
-/*
- * Are there strips enough for all clusters, with a tenth of their last round idle at most? Clusters of eight and four
- * leave a tenth of the SMs without one.
- */
-static bool fills_clusters(const ckl_softmax_desc *d, const ckl_device_info *device, const softmax_column_config *c)
-{
-    enum { ROUNDS_MIN = 4 };
-    const column_split *s = &c->split;
-    const int64_t clusters = max_i64(1, device->sm_count * 10 / 11 / s->cluster);
-    const int64_t strips = d->outer * column_split_strips(s, d->inner), room = round_up(strips, clusters);
-    return strips >= ROUNDS_MIN * clusters && 10 * room * column_split_columns(s) <= 11 * d->outer * d->inner;
-}
-
-/* Tiles of the share that a CTA has of a strip, of about `steps` lines a thread: those that leave the fewest idle. */
-static void fit_tiles(const ckl_softmax_desc *d, int steps, softmax_column_config *c)
-{
-    const int64_t turns = ceil_div(d->n, column_split_lines(&c->split)); // of single lines
-    int64_t least = INT64_MAX;
-    for (int i = steps + 1; i >= steps - 1; i--) {
-        const int64_t tiles = ceil_div(turns, i);
-        if (tiles * i >= least)
-            continue;
-        least = tiles * i;
-        c->split.steps = i;
-        c->tiles = (int)tiles;
-    }
-}
-
-/*
- * Strips of lines of 256 bytes that are more than a CTA holds, by clusters of eight: runs of 128 bytes, of few strips
- * at a time, are 84 % of the limit where these are 90 (gradients of 1024x41984 f32). Of a ring a strip is three
- * quarters at most, so that the next one comes while it is written.
- */
-ckl_status softmax_choose_column_flow(const void *desc, const ckl_device_info *device, void *config)
-{
-    enum { CLUSTER = 8, LINES_MIN = 1024 };
-    static const char what[] = "softmax column_flow";
-    const ckl_softmax_desc *d = desc;
-    softmax_column_config *c = config;
-    TRY(check_other_axis(what, d));
-    *c = (softmax_column_config){ .form = softmax_form_of(d) };
-    if (d->n < LINES_MIN || !wants_held(d, device) || softmax_vec_of(d) < row_vec_full(d->dtype) ||
-        fits_whole(d, line_lanes(d), c))
-        FAIL(CKL_UNSUPPORTED, "%s: chosen where columns of whole vectors are more than a CTA holds, on Hopper", what);
-    *c = (softmax_column_config){ .form = softmax_form_of(d) };
-    c->split = (column_split){ .threads = THREADS_HELD, .cluster = CLUSTER, .vec = softmax_vec_of(d), .steps = 1 };
-    c->split.lanes = 2 * line_lanes(d);
-    fit_tiles(d, held_steps(d, c), c);
-    c->stages = (int)((device->smem_per_cta_bytes - flow_bytes(c)) / flow_tile_bytes(c));
-    if (4 * c->tiles > 3 * c->stages || !fills_clusters(d, device, c))
-        FAIL(CKL_UNSUPPORTED, "%s: strips of n=%" PRId64 " lines are too long, or too few for all clusters", what,
-             d->n);
-    return CKL_OK;
-}
-
-plan_cost softmax_cost_column_flow(const void *desc, const ckl_device_info *device, const void *config)
-{
-    const memory_work work = { .of = { .us = 1.2, .bytes = 1.2, .lines = 2.3 }, .smem_bytes = flow_bytes(config) };
-    return cost_of(desc, device, config, work, 0);
-}
-
-ckl_status softmax_admit_column_flow(const void *desc, const ckl_device_info *device, const void *config)
-{
-    enum { BOX_LINES_MAX = 256 };
-    static const char what[] = "softmax column_flow";
-    const ckl_softmax_desc *d = desc;
-    const softmax_column_config *c = config;
-    const column_split *s = &c->split;
-    TRY(admit_columns(what, d, device, c));
-    if (s->cluster < 2 || s->exact || s->ragged || s->vec != row_vec_full(d->dtype))
-        FAIL(CKL_INVALID, "%s: cluster=%d exact=%d ragged=%d vec=%d, boxes come to clusters of two and more", what,
-             s->cluster, s->exact, s->ragged, s->vec);
-    if (column_split_lines(s) / s->cluster > BOX_LINES_MAX)
-        FAIL(CKL_INVALID, "%s: a tile of more than %d lines", what, BOX_LINES_MAX);
-    if (c->tiles < 1 || d->n > softmax_chunk_lines(c) || c->stages < c->tiles)
-        FAIL(CKL_UNSUPPORTED, "%s: tiles=%d stages=%d do not hold n=%" PRId64 " lines", what, c->tiles, c->stages,
-             d->n);
-    if (flow_bytes(c) > device->smem_per_cta_bytes)
-        FAIL(CKL_UNSUPPORTED, "%s: stages=%d take %" PRId64 " bytes of shared memory of %" PRId64, what, c->stages,
-             flow_bytes(c), device->smem_per_cta_bytes);
     return CKL_OK;
 }

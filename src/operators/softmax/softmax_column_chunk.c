@@ -1,4 +1,4 @@
-/* softmax_column_chunk.c - tiles of a chunk through shared memory, and the states of a strip's chunks. */
+/* softmax_column_chunk.c - tiles of a chunk through shared memory; states of chunks, of their strip, of columns. */
 #include "operators/softmax/softmax_column.h"
 
 /* Tiles */
