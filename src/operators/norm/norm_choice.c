@@ -280,6 +280,18 @@ static bool choose_flow(const ckl_norm_desc *d, const ckl_device_info *device, b
     return true;
 }
 
+/*
+ * CTAs of an SM for rows with a residual, by no more threads than a row's vectors are for: those that are left have
+ * their registers. In longer rows RMS norm's predicates take more than two CTAs have, and spill 120 bytes.
+ */
+static int residual_ctas(const ckl_norm_desc *d, row_split *s, bool centred)
+{
+    enum { WARP = 32, PREDICATED_MOST = 14336 };
+    s->threads = s->row_threads = (int)round_up(ceil_div(d->cols, s->vec * s->steps), WARP);
+    s->exact = row_split_cols(s) == d->cols;
+    return centred || s->exact || row_split_cols(s) <= PREDICATED_MOST ? FORWARD_THREADS / s->threads : 0;
+}
+
 /* Rows in registers or, too long for those, tile by tile. */
 static void choose_forward_rows(const ckl_norm_desc *d, const ckl_device_info *device, bool centred, bool ragged,
                                 norm_config *c)
@@ -296,7 +308,9 @@ static void choose_forward_rows(const ckl_norm_desc *d, const ckl_device_info *d
         c->ctas_per_sm = TILED_CTAS; // 16x1048576 f32 82.4 us by clusters of eight, one CTA an SM, 68.2 of sixteen, two
     } else {
         row_split_widen(s, d->rows, d->cols, d->dtype, 2, device);
-        c->ctas_per_sm = forward_threads(d, s, centred) / s->threads;
+        const int threads = forward_threads(d, s, centred);
+        c->ctas_per_sm =
+            d->residual && threads == FORWARD_THREADS ? residual_ctas(d, s, centred) : threads / s->threads;
     }
     choose_shared_weights(d, device, c);
 }
