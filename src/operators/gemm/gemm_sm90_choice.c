@@ -611,7 +611,7 @@ plan_cost gemm_sm90_cost(const void *desc, const ckl_device_info *device, const 
     if (fmax(power_us, memory_us) > tiles_us)
         bound = power_us > memory_us ? "power" : "memory";
     const double STAYS = 0.92; // where A is loaded once for a row of tiles: 0.91 of 7168x7040x120
-    const double ODD = 1.02;   // rows of D by elements beside more sums than 128: 1024x50257x768 131.5 us by 192, or 121.6
+    const double ODD = 1.02;   // odd rows of D beside over 128 sums: 1024x50257x768 131.5 us by 192, 121.6 by 128
     const bool odd = c->ragged && c->pingpong && gemm_sm90_accumulators(c) > GEMM_EASY_ACCUMULATORS;
     return (plan_cost){ overlapped(tiles_us, power_us, memory_us) * (c->stays ? STAYS : 1) * (odd ? ODD : 1), bound };
 }
