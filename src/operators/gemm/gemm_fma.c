@@ -7,9 +7,7 @@
  */
 #include "cute/kernel.h"
 #include "cute/vectors.h"
-#include "operators/gemm/gemm_epilogue.h"
-
-enum { QUAD = GEMM_FMA_QUAD, BYTES = 4 };
+#include "operators/gemm/gemm_fma.h"
 
 /*
  * The rows of a matrix that a tile has, of `count` in all; of a gated B the tile's upper half is of the last columns.
@@ -44,20 +42,19 @@ static int step_of(const gemm_fma_config *cfg)
     return cfg->groups_k * cfg->depth;
 }
 
-static int threads_m(const gemm_fma_config *cfg)
+int gemm_fma_threads_m(const gemm_fma_config *cfg)
 {
     return cfg->tile_m / cfg->block_m;
 }
 
-/* Threads of a group, a block of D each. */
-static int group_threads(const gemm_fma_config *cfg)
+int gemm_fma_group_threads(const gemm_fma_config *cfg)
 {
-    return threads_m(cfg) * (cfg->tile_n / cfg->block_n);
+    return gemm_fma_threads_m(cfg) * (cfg->tile_n / cfg->block_n);
 }
 
 int gemm_fma_threads(const gemm_fma_config *cfg)
 {
-    return cfg->groups_k * group_threads(cfg);
+    return cfg->groups_k * gemm_fma_group_threads(cfg);
 }
 
 int gemm_fma_stage(const gemm_fma_config *cfg, int rows)
@@ -70,13 +67,13 @@ int gemm_fma_stage(const gemm_fma_config *cfg, int rows)
  * The lanes of a warp along M and N. Pairs along N stand in turn with pairs along M: then of four neighbours two load
  * the same factors of A, and two the same of B, and shared memory serves twice as many lanes at once.
  */
-static val lane_m(const gemm_fma_config *cfg)
+val gemm_fma_lane_m(const gemm_fma_config *cfg)
 {
     const int m = cfg->lanes_m / 2, n = LANES / cfg->lanes_m / 2;
     return add(mul(thread_at(lane(), 3, 2, 2, n, m), imm(2)), thread_at(lane(), 1, 2, 2, n, m));
 }
 
-static val lane_n(const gemm_fma_config *cfg)
+val gemm_fma_lane_n(const gemm_fma_config *cfg)
 {
     const int m = cfg->lanes_m / 2, n = LANES / cfg->lanes_m / 2;
     return add(mul(thread_at(lane(), 2, 2, 2, n, m), imm(2)), thread_at(lane(), 0, 2, 2, n, m));
@@ -85,27 +82,27 @@ static val lane_n(const gemm_fma_config *cfg)
 /* This thread's group, and its place there. */
 static val group_of(const gemm_fma_config *cfg)
 {
-    return cfg->groups_k > 1 ? div(thread(), imm(group_threads(cfg))) : imm(0);
+    return cfg->groups_k > 1 ? div(thread(), imm(gemm_fma_group_threads(cfg))) : imm(0);
 }
 
 static val thread_of_group(const gemm_fma_config *cfg)
 {
-    return cfg->groups_k > 1 ? rem(thread(), imm(group_threads(cfg))) : thread();
+    return cfg->groups_k > 1 ? rem(thread(), imm(gemm_fma_group_threads(cfg))) : thread();
 }
 
-static val place_m(const gemm_fma_config *cfg)
+val gemm_fma_place_m(const gemm_fma_config *cfg)
 {
-    const int lanes = cfg->lanes_m, warps = threads_m(cfg) / lanes;
-    return add(mul(rem(warp(), imm(warps)), imm(lanes)), lane_m(cfg));
+    const int lanes = cfg->lanes_m, warps = gemm_fma_threads_m(cfg) / lanes;
+    return add(mul(rem(warp(), imm(warps)), imm(lanes)), gemm_fma_lane_m(cfg));
 }
 
-static val place_n(const gemm_fma_config *cfg)
+val gemm_fma_place_n(const gemm_fma_config *cfg)
 {
-    const int lanes = LANES / cfg->lanes_m, warps = threads_m(cfg) / cfg->lanes_m;
+    const int lanes = LANES / cfg->lanes_m, warps = gemm_fma_threads_m(cfg) / cfg->lanes_m;
     val along_n = div(warp(), imm(warps));
     if (cfg->groups_k > 1)
         along_n = rem(along_n, imm(cfg->tile_n / cfg->block_n / lanes));
-    return add(mul(along_n, imm(lanes)), lane_n(cfg));
+    return add(mul(along_n, imm(lanes)), gemm_fma_lane_n(cfg));
 }
 
 /* Row r of a tile among those of its half, if gated; then among the matrix's, whose last one stands for later ones. */
@@ -134,7 +131,7 @@ static val bytes_of(val elements)
  */
 static void divide_k_major(const gemm_fma_config *cfg, operand *x, const tile_rows *t, int rows, val ld)
 {
-    const int across = cfg->depth / cfg->vec_k, at_once = group_threads(cfg) / across;
+    const int across = cfg->depth / cfg->vec_k, at_once = gemm_fma_group_threads(cfg) / across;
     val thread = thread_of_group(cfg), k = mul(thread_at(thread, 0, across, at_once), imm(cfg->vec_k)),
         row = thread_at(thread, 1, across, at_once);
     x->vec = cfg->vec_k;
@@ -155,7 +152,7 @@ static void divide_k_major(const gemm_fma_config *cfg, operand *x, const tile_ro
 /* M- or N-major: neighbours copy neighbouring vectors of rows. */
 static void divide_m_major(const gemm_fma_config *cfg, operand *x, const tile_rows *t, int rows, val ld)
 {
-    const int across = rows / x->vec, at_once = group_threads(cfg) / across;
+    const int across = rows / x->vec, at_once = gemm_fma_group_threads(cfg) / across;
     val thread = thread_of_group(cfg), k = thread_at(thread, 1, across, at_once),
         row = mul(thread_at(thread, 0, across, at_once), imm(x->vec));
     val left = min(sub(t->count, row_of_half(t, row)), imm64(x->vec)); // of the vector, in the matrix
@@ -189,7 +186,8 @@ static operand describe_operand(const gemm_fma_config *cfg, char name, const gem
 {
     const bool is_a = name == 'a';
     const int rows = is_a ? cfg->tile_m : cfg->tile_n, pitch = rows + QUAD,
-              threads = is_a ? threads_m(cfg) : cfg->tile_n / cfg->block_n, block = is_a ? cfg->block_m : cfg->block_n;
+              threads = is_a ? gemm_fma_threads_m(cfg) : cfg->tile_n / cfg->block_n,
+              block = is_a ? cfg->block_m : cfg->block_n;
     operand x = { .vec = cfg->vec };
     const int stage = gemm_fma_stage(cfg, rows);
     const layout k = elements_of_k(cfg, name, pitch), stages = make_layout(leaf(cfg->stages), leaf(stage)),
@@ -198,7 +196,8 @@ static operand describe_operand(const gemm_fma_config *cfg, char name, const gem
     x.sX = smem_tensor(is_a ? "A" : "B", F32, layouts_of(3, (layout[]){ compact(leaf(rows)), k, of_all }), 16);
     x.sX.address = tensor_address(x.sX, coord(0, 0, mul(group_of(cfg), imm(cfg->stages))));
     x.tCsX = tensor_with_layout(x.sX, layouts_of(3, (layout[]){ mine, k, stages }));
-    x.tCsX.address = tensor_address(x.sX, coord(mul(is_a ? place_m(cfg) : place_n(cfg), imm(QUAD)), 0, 0));
+    x.tCsX.address =
+        tensor_address(x.sX, coord(mul(is_a ? gemm_fma_place_m(cfg) : gemm_fma_place_n(cfg), imm(QUAD)), 0, 0));
     x.stage_bytes = imm(BYTES * stage);
     x.k_pitch = BYTES * pitch;
     (gemm_k_major(cfg->epilogue.layout, name) ? divide_k_major : divide_m_major)(cfg, &x, &t, rows,
@@ -252,8 +251,7 @@ static val stage_after(const gemm_fma_config *cfg, val stage)
     return select(eq(stage, imm(cfg->stages - 1)), imm(0), add(stage, imm(1)));
 }
 
-/* Do sums leave a thread few registers? */
-static bool is_tight(const gemm_fma_config *cfg)
+bool gemm_fma_is_tight(const gemm_fma_config *cfg)
 {
     enum { REGISTERS = 65536, ROOM = 96 };
     return REGISTERS / (cfg->ctas * gemm_fma_threads(cfg)) - cfg->block_m * cfg->block_n < ROOM;
@@ -271,7 +269,7 @@ static moments moments_of(const gemm_fma_config *cfg, int i)
 {
     enum { LONG = 16 };
     const int half = cfg->depth / 2;
-    if (!is_tight(cfg) || cfg->depth < LONG)
+    if (!gemm_fma_is_tight(cfg) || cfg->depth < LONG)
         return (moments){ i, i, i };
     return i == 0 ? (moments){ .load = half } : (moments){ .store = half };
 }
@@ -368,7 +366,7 @@ static void multiply_squares(const gemm_fma_config *cfg, const fragments *f, ten
  */
 static void multiply(const gemm_fma_config *cfg, const fragments *f, tensor acc)
 {
-    if (is_tight(cfg)) {
+    if (gemm_fma_is_tight(cfg)) {
         multiply_squares(cfg, f, acc);
         return;
     }
@@ -412,7 +410,7 @@ static void mainloop(const gemm_fma_config *cfg, const operand x[2], val k, tens
 /* The first group adds the others' sums to its own. */
 static void add_groups(const gemm_fma_config *cfg, tensor acc)
 {
-    const int block = cfg->block_m * cfg->block_n, threads = group_threads(cfg);
+    const int block = cfg->block_m * cfg->block_n, threads = gemm_fma_group_threads(cfg);
     tensor sSums = smem_tensor("groups", F32, compact(shape(threads, block, cfg->groups_k - 1)), 16);
     val thread = thread_of_group(cfg), group = group_of(cfg);
     IF(gt(group, imm(0)))
@@ -425,189 +423,7 @@ static void add_groups(const gemm_fma_config *cfg, tensor acc)
                 set(acc, i, add(at(acc, i), at(sSums, thread, i, g)));
 }
 
-/*
- * The sums of a row of the lanes' blocks, by which they change hands where rows of D are no whole quads: then a warp
- * stores 32 neighbours of a row at once. Lanes store and load in banks of their own.
- */
-static tensor handed_sums(const gemm_fma_config *cfg)
-{
-    enum { PITCH = LANES + LANES / QUAD };
-    const int quads = cfg->block_n / QUAD, lanes_n = LANES / cfg->lanes_m, warps = group_threads(cfg) / LANES;
-    return smem_tensor("sums", F32,
-                       make_layout(shape(QUAD, lanes_n, cfg->lanes_m, quads, warps),
-                                   stride(PITCH, 1, lanes_n, QUAD * PITCH, QUAD * PITCH * quads)),
-                       16); // (QUAD,LANES_N,LANES_M,QUADS,WARPS)
-}
-
-/* Of the four elements that a lane stores of a quad of all lanes, which are in rows of `across` columns: number q. */
-typedef struct handed_place {
-    val m, column;     // lane along M, and column among those of the quad
-    int rows, columns; // from the place of number 0: lanes along M, columns
-} handed_place;
-
-static handed_place handed_place_of(const gemm_fma_config *cfg, int q)
-{
-    const int across = QUAD * LANES / cfg->lanes_m; // columns
-    handed_place at = { .rows = q * LANES / across, .columns = q * LANES % across };
-    at.m = add(div(lane(), imm(across)), imm(at.rows));
-    at.column = add(rem(lane(), imm(across)), imm(at.columns));
-    return at;
-}
-
-/*
- * Where this thread's elements of its block's rows lie in D: quads of its own, or, of rows that are no whole quads,
- * those that lanes have handed around.
- */
-typedef struct block_place {
-    val row, col, left; // the first row and column, i64; columns of the matrix from there on, i32
-    int span_m, span_n; // rows and columns between quads
-    int columns;        // in D
-    tensor sSums;       // for lanes that hand them around
-} block_place;
-
-static block_place place_of(const gemm_fma_config *cfg, const gemm_values *p, val row, val col)
-{
-    enum { MOST = 1 << 20 };
-    block_place b = { .span_m = QUAD * threads_m(cfg),
-                      .span_n = QUAD * (cfg->tile_n / cfg->block_n),
-                      .columns = cfg->epilogue.gated ? cfg->block_n / 2 : cfg->block_n };
-    val m = place_m(cfg), n = mul(place_n(cfg), imm(QUAD));
-    if (!cfg->whole) {
-        const handed_place first = handed_place_of(cfg, 0);
-        b.sSums = handed_sums(cfg);
-        m = add(sub(m, lane_m(cfg)), first.m);
-        n = add(sub(n, mul(lane_n(cfg), imm(QUAD))), first.column);
-    }
-    b.row = add(row, convert(I64, mul(m, imm(QUAD))));
-    b.col = add(col, convert(I64, n));
-    b.left = convert(I32, min(sub(p->n, b.col), imm64(MOST)));
-    return b;
-}
-
-/* Columns and rows from the thread's first to its element j of a row. */
-static int columns_to(const gemm_fma_config *cfg, const block_place *b, int j)
-{
-    return j / QUAD * b->span_n + (cfg->whole ? j % QUAD : handed_place_of(cfg, j % QUAD).columns);
-}
-
-static int rows_to(const gemm_fma_config *cfg, int j)
-{
-    return cfg->whole ? 0 : QUAD * handed_place_of(cfg, j % QUAD).rows;
-}
-
-/* The rows of D that a thread finishes at once: the first of them, and how many. */
-typedef struct some_rows {
-    val first; // i64
-    int count;
-} some_rows;
-
-/* Those of C or X, all on their way at once: (VEC,VECTORS,ROWS); 0 beyond the matrix, or where none are wanted. */
-static tensor load_rows(const gemm_fma_config *cfg, const gemm_values *p, val address, val ld, val wanted,
-                        const block_place *b, some_rows rows)
-{
-    const int vec = cfg->whole ? QUAD : 1, vectors = b->columns / vec;
-    tensor rX = fragment(F32, compact(shape(vec, vectors, rows.count)));
-    vector_at at[GEMM_FMA_BLOCK_MAX];
-    for (int v = 0; v < vectors * rows.count; v++) {
-        const int distance = columns_to(cfg, b, v % vectors * vec);
-        val row = add(rows.first, imm64(v / vectors + rows_to(cfg, v % vectors * vec)));
-        val row_D = gemm_row_of_D(cfg->epilogue, p, min(row, sub(p->m, imm64(1))));
-        at[v] = (vector_at){ .address = gmem_address(address, F32, add(mul(row_D, ld), b->col)),
-                             .offset = BYTES * distance,
-                             .guard = logical_and(logical_and(lt(row, p->m), gt(b->left, imm(distance))), wanted) };
-    }
-    vectors_load(at, vectors * rows.count, vec, gmem_tensor(address, F32, compact(leaf(1))), rX.regs, 0);
-    return rX;
-}
-
-/* The sums of row i of a block that this thread finishes. Those of the gated columns come last. */
-static void take_sums(const gemm_fma_config *cfg, tensor sSums, tensor acc, int i, val sums[])
-{
-    for (int j = 0; cfg->whole && j < cfg->block_n; j++)
-        sums[j] = at(acc, i, j);
-    if (cfg->whole)
-        return;
-    val n = lane_n(cfg), m = lane_m(cfg);
-    warp_sync();
-    for (int j = 0; j < cfg->block_n; j++)
-        set(sSums, coord(j % QUAD, n, m, j / QUAD, warp()), at(acc, i, j));
-    warp_sync();
-    for (int j = 0; j < cfg->block_n; j++) {
-        const handed_place from = handed_place_of(cfg, j % QUAD);
-        sums[j] = at(sSums, rem(from.column, imm(QUAD)), div(from.column, imm(QUAD)), from.m, j / QUAD, warp());
-    }
-}
-
-static void store_vector(val address, val ld, val row, val col, int vec, const val elements[])
-{
-    const vector_at at = { .address = gmem_address(address, F32, add(mul(row, ld), col)), .guard = yes() };
-    vector_store(&at, vec, elements, gmem_tensor(address, F32, compact(leaf(1))));
-}
-
-/* Finishes some rows of this thread's block, from row i on, and stores them. */
-static void store_rows(const gemm_fma_config *cfg, const gemm_values *p, gemm_scalars s, const block_place *b,
-                       some_rows rows, tensor acc, int i)
-{
-    const gemm_epilogue e = cfg->epilogue;
-    const int vec = cfg->whole ? QUAD : 1;
-    const bool backward = gemm_is_backward(e.activation);
-    tensor rC = { 0 }, rX = { 0 };
-    if (e.c)
-        rC = load_rows(cfg, p, p->c, p->ldc, ne(s.beta, immf(0)), b, rows);
-    if (backward)
-        rX = load_rows(cfg, p, p->x, p->ldx, yes(), b, rows);
-    for (int r = 0; r < rows.count && describing(); r++) {
-        val sums[GEMM_FMA_BLOCK_MAX / QUAD], d[QUAD], x[QUAD];
-        take_sums(cfg, b->sSums, acc, i + r, sums);
-        for (int j = 0; j < b->columns; j += vec) {
-            val row = add(rows.first, imm64(r + rows_to(cfg, j)));
-            const int distance = columns_to(cfg, b, j);
-            IF(logical_and(lt(row, p->m), gt(b->left, imm(distance)))) {
-                val col = add(b->col, imm64(distance)), row_D = gemm_row_of_D(e, p, row);
-                for (int q = 0; q < vec; q++) {
-                    gemm_element in = { .product = sums[j + q], .inside = yes() };
-                    if (e.c)
-                        in.c = at(rC, q, j / vec, r);
-                    if (backward)
-                        in.x = at(rX, q, j / vec, r);
-                    if (e.gated)
-                        in.up = sums[j + q + b->columns];
-                    const gemm_finished out = gemm_finish_at(e, s, p, row, add(col, imm64(q)), in);
-                    d[q] = out.d;
-                    x[q] = out.x;
-                }
-                if (e.preactivation)
-                    store_vector(p->x, p->ldx, row_D, col, vec, x);
-                store_vector(p->d, p->ldd, row_D, col, vec, d);
-            }
-        }
-    }
-}
-
-/*
- * Rows of a block that a thread finishes at once: single elements of C and X have registers for their addresses, too.
- */
-static int rows_at_once(const gemm_fma_config *cfg, int columns)
-{
-    enum { ELEMENTS = 16 };
-    const int loads = columns * (cfg->epilogue.c + gemm_is_backward(cfg->epilogue.activation));
-    return cfg->whole || !is_tight(cfg) || loads * QUAD <= ELEMENTS ? QUAD : loads < ELEMENTS ? ELEMENTS / loads : 1;
-}
-
-/* This thread's block of D, from registers. */
-static void store_block(const gemm_fma_config *cfg, const gemm_values *p, val row, val col, tensor acc)
-{
-    const gemm_scalars scalars = gemm_load_scalars(cfg->epilogue, GEMM_SCALAR_SOURCES(p));
-    const block_place b = place_of(cfg, p, row, col);
-    const int at_once = rows_at_once(cfg, b.columns);
-    for (int i = 0; i < cfg->block_m; i += at_once) {
-        val first = add(b.row, imm64(i / QUAD * b.span_m + i % QUAD));
-        store_rows(cfg, p, scalars, &b, (some_rows){ first, at_once }, acc, i);
-    }
-}
-
-/* Columns of D of a tile. */
-static int columns_of(const gemm_fma_config *cfg)
+int gemm_fma_columns(const gemm_fma_config *cfg)
 {
     return cfg->epilogue.gated ? cfg->tile_n / 2 : cfg->tile_n;
 }
@@ -624,7 +440,7 @@ typedef struct tile_slice {
  */
 static tensor parts_of(const gemm_fma_config *cfg, const gemm_values *p, val tile, val slice)
 {
-    const int threads = group_threads(cfg);
+    const int threads = gemm_fma_group_threads(cfg);
     val number = add(mul(convert(U64, tile), convert(U64, p->slices)), convert(U64, slice));
     val of_tile = mul(number, imm64((int64_t)BYTES * cfg->tile_m * cfg->tile_n));
     return gmem_tensor(add(p->parts, add(of_tile, convert(U64, mul(thread(), imm(BYTES))))), F32,
@@ -635,7 +451,7 @@ static tensor parts_of(const gemm_fma_config *cfg, const gemm_values *p, val til
 static void compute_tile(const gemm_fma_config *cfg, const gemm_values *p, val tile_row, val tile_col,
                          const tile_slice *slice)
 {
-    const int columns = columns_of(cfg);
+    const int columns = gemm_fma_columns(cfg);
     val row = mul(convert(I64, tile_row), imm64(cfg->tile_m)), col = mul(convert(I64, tile_col), imm64(columns));
     const operand x[2] = {
         describe_operand(cfg, 'a', p, (tile_rows){ row, p->m, 0, cfg->epilogue.gather ? p : NULL }),
@@ -653,7 +469,7 @@ static void compute_tile(const gemm_fma_config *cfg, const gemm_values *p, val t
             }
         }
         IF(cfg->sliced ? logical_not(slice->shared) : yes())
-            store_block(cfg, p, row, col, acc);
+            gemm_fma_store_block(cfg, p, row, col, acc);
     }
 }
 
@@ -692,7 +508,7 @@ static void cut_K(const gemm_fma_config *cfg, const tile_slice *t, gemm_values *
 static gemm_values find_tile(const gemm_fma_config *cfg, const gemm_values *all, val tile, val *row, val *col)
 {
     enum { GROUP = 8 };
-    const tile_schedule tiles = make_tile_schedule(all->m, all->n, cfg->tile_m, columns_of(cfg), GROUP);
+    const tile_schedule tiles = make_tile_schedule(all->m, all->n, cfg->tile_m, gemm_fma_columns(cfg), GROUP);
     tile_at(&tiles, rem(tile, tiles.count), row, col);
     return gemm_product_of(cfg->epilogue, cfg->grouped, all, div(tile, tiles.count));
 }
@@ -720,17 +536,13 @@ static void add_slices(const gemm_fma_config *cfg, const gemm_values *all)
                 set(acc, j, add(at(acc, j), at(rPart[k], j)));
     }
     const gemm_values p = find_tile(cfg, all, add(all->whole, tile), &tile_row, &tile_col);
-    const gemm_scalars scalars = gemm_load_scalars(cfg->epilogue, GEMM_SCALAR_SOURCES(&p));
-    const block_place b = place_of(cfg, &p, mul(convert(I64, tile_row), imm64(cfg->tile_m)),
-                                   mul(convert(I64, tile_col), imm64(columns_of(cfg))));
-    val row = add(b.row, convert(I64, add(mul(div(i, imm(QUAD)), imm(b.span_m)), rem(i, imm(QUAD)))));
-    store_rows(cfg, &p, scalars, &b, (some_rows){ row, 1 }, acc, 0);
+    gemm_fma_store_row(cfg, &p, tile_row, tile_col, i, acc);
 }
 
 void gemm_fma(const void *config, int kernel)
 {
     const gemm_fma_config *cfg = config;
-    launch_bounds(kernel == 0 ? gemm_fma_threads(cfg) : group_threads(cfg), kernel == 0 ? cfg->ctas : 0);
+    launch_bounds(kernel == 0 ? gemm_fma_threads(cfg) : gemm_fma_group_threads(cfg), kernel == 0 ? cfg->ctas : 0);
     gemm_values all = params_of(gemm);
     grid_wait();
     launch_dependents();
@@ -739,7 +551,7 @@ void gemm_fma(const void *config, int kernel)
         return;
     }
     if (cfg->grouped == GEMM_GROUPED_M) {
-        val across = convert(U32, div_up(all.n, columns_of(cfg)));
+        val across = convert(U32, div_up(all.n, gemm_fma_columns(cfg)));
         compute_tile_of_group(cfg, &all, div(cta_x(), across), rem(cta_x(), across));
         return;
     }
