@@ -65,7 +65,6 @@ const test_reject gemm_rejects[] = {
     { "a=f32 impl=f32x3", CKL_UNSUPPORTED, "gemm f32x3: products are three of tf32 with math=f32x3 alone" },
     { "m=64 n=64 k=64 a=f32 math=f32x3 impl=f32x3", CKL_UNSUPPORTED,
       "gemm f32x3: splitting operands costs more than it saves" },
-    { "k=257 a=f32 math=f32x3 impl=f32x3 config='vec=4'", CKL_INVALID, "gemm f32x3: vec=4 is not 1, or rows of A" },
     { "a=f32 math=f32x3 impl=f32x3 config='pingpong=1'", CKL_INVALID, "gemm f32x3: numbers and rests come in pairs" },
     { "m=2^11 n=2^11 k=2^11 a=f32 layout=tn impl=turned", CKL_UNSUPPORTED,
       "gemm turned: A and B lie as fma likes them already" },

@@ -1,6 +1,8 @@
 /*
  * gemm_repitch.c - copies matrices that sm90 cannot take as they lie to rows of whole 128 bytes, of which the last ends
- * in zeros, or transposes them.
+ * in zeros, or transposes them. Of math=f32x3 each f32 becomes the nearest tf32 and the rest, for three products by
+ * tensor cores: a K tile of the numbers and a K tile of their rests in turn, which the Hopper kernel finds in
+ * neighbouring stages.
  *
  * A thread makes 16 bytes of a few rows, each from the two aligned vectors that hold them: selects shift by whole
  * words, permutes by bytes. Neighbours read the same vectors again, from L1. Where the two would reach beyond the
@@ -12,7 +14,13 @@
 #include "cute/kernel.h"
 #include "cute/vectors.h"
 
-enum { BYTES = GEMM_REPITCH_BYTES, WORDS = BYTES / 4, ROWS = GEMM_REPITCH_ROWS, TILE = GEMM_TURN_TILE };
+enum {
+    BYTES = GEMM_REPITCH_BYTES,
+    WORDS = BYTES / 4,
+    ROWS = GEMM_REPITCH_ROWS,
+    TILE = GEMM_TURN_TILE,
+    RUN = GEMM_SPLIT_RUN
+};
 
 /* The aligned bytes that hold a vector of a row. */
 typedef struct window {
@@ -35,6 +43,7 @@ typedef struct repitch {
     val mask[WORDS]; // the bits of its words within the row
     bool pointers;   // `from` is an array of the addresses of the batch
     bool gather;     // rows of the source are those of a list, of the first copy
+    bool split;      // each number becomes two, of which the second lies RUN further on
     val list, listed, list_rows;
 } repitch;
 
@@ -89,21 +98,64 @@ static tensor shifted(const repitch *k, const window *w)
     return rOut;
 }
 
+/* The nearest tf32; infinities, and what rounding would make infinite, stay. */
+static val nearest(val x)
+{
+    val bits = bitcast(U32, x), near = bit_and(add(bits, imm_as(U32, 0x1000)), imm_as(U32, 0xffffe000));
+    val finite = lt(bit_and(bits, imm_as(U32, 0x7f800000)), imm_as(U32, 0x7f000000));
+    return bitcast(F32, select(finite, near, bits));
+}
+
+/* An infinity has no rest; that of a number too large to round is what tensor cores truncate. */
+static val rest_of(val x)
+{
+    val cut = bitcast(F32, bit_and(bitcast(U32, nearest(x)), imm_as(U32, 0xffffe000)));
+    val infinite = eq(bit_and(bitcast(U32, x), imm_as(U32, 0x7fffffff)), imm_as(U32, 0x7f800000));
+    return select(infinite, immf(0), nearest(sub(x, cut)));
+}
+
+/* Where the vector from element `first` of a row on lies in a row of the copy, in elements. */
+static val place_of(const repitch *k, val first)
+{
+    return k->split ? add(mul(div(first, imm64(RUN)), imm64(2 * RUN)), rem(first, imm64(RUN))) : first;
+}
+
+/* Stores a vector, and that of its rests. */
+static void store_vector(const repitch *k, tensor rX, val to)
+{
+    if (!k->split) {
+        copy(rX, gmem_tensor(to, rX.dtype, rX.layout), BYTES);
+        return;
+    }
+    tensor rNear = fragment(F32, rX.layout), rRest = fragment(F32, rX.layout);
+    for (int i = 0; i < k->vector; i++) {
+        val x = rX.dtype == F32 ? at(rX, i) : bitcast(F32, at(rX, i));
+        set(rNear, i, nearest(x));
+        set(rRest, i, rest_of(x));
+    }
+    copy(rNear, gmem_tensor(to, F32, rX.layout), BYTES);
+    copy(rRest, gmem_tensor(add(to, imm_as(U64, 4 * RUN)), F32, rX.layout), BYTES);
+}
+
 static void store_elements(const repitch *k, const window *w, val to)
 {
     tensor gX = gmem_tensor(k->from, k->type, make_layout(shape(k->rows, k->length), stride(k->from_ld, 1)));
-    tensor gY = gmem_tensor(to, k->type, compact(leaf(k->vector)));
+    tensor gY = gmem_tensor(to, k->type, compact(leaf(k->split ? 2 * RUN : k->vector)));
     for (int e = 0; e < k->vector; e++) {
         val i = add(k->first, imm(e));
-        IF(lt(i, k->length))
-            set(gY, e, at(gX, w->row, i));
+        IF(lt(i, k->length)) {
+            val x = at(gX, w->row, i);
+            set(gY, e, k->split ? nearest(x) : x);
+            if (k->split)
+                set(gY, e + RUN, rest_of(x));
+        }
     }
 }
 
 static void store_window(const repitch *k, const window *w, val to)
 {
     IF(w->inside)
-        copy(shifted(k, w), gmem_tensor(to, I32, compact(leaf(WORDS))), 16);
+        store_vector(k, shifted(k, w), to);
     IF(logical_and(w->inside, logical_not(w->whole)))
         store_elements(k, w, to);
 }
@@ -113,7 +165,7 @@ static void copy_rows(const repitch *k, val row)
 {
     val all_before = add(mul(k->matrix, k->rows), row); // of all matrices, which lie one after the other in the copy
     val from = add(k->from, bytes_of(k, add(mul(row, k->from_ld), k->first)));
-    val to = add(k->to, bytes_of(k, add(mul(all_before, k->to_ld), k->first)));
+    val to = add(k->to, bytes_of(k, add(mul(all_before, k->to_ld), place_of(k, k->first))));
     val from_pitch = bytes_of(k, k->from_ld), to_pitch = bytes_of(k, k->to_ld);
     window w[ROWS];
     for (int r = 0; r < ROWS; r++) {
@@ -142,7 +194,8 @@ static val matrix_address(const repitch *k)
 /* Copies this thread's vector of a few rows, zeros beyond their ends. Short rows share a CTA. */
 static void copy_straight(repitch k)
 {
-    val vectors = convert(U32, div(k.to_ld, imm(k.vector))); // NOTE: 2^32 vectors of some rows are beyond any memory
+    const int each = k.split ? 2 * k.vector : k.vector;  // elements of the copy
+    val vectors = convert(U32, div(k.to_ld, imm(each))); // NOTE: 2^32 vectors of some rows are beyond any memory
     val count = mul(vectors, convert(U32, div_up(k.rows, ROWS)));
     val ctas = div_up(count, GEMM_REPITCH_THREADS); // of a matrix
     val i = add(mul(rem(k.cta, ctas), imm(GEMM_REPITCH_THREADS)), thread());
@@ -168,6 +221,8 @@ static void load_tile(const repitch *k, val row, val col, tensor sX)
         val inside = logical_and(lt(r, k->rows), lt(column, k->length));
         val first = tensor_address(gX, coord(select(inside, r, imm64(0)), select(inside, column, imm64(0))));
         x[i] = at(gmem_tensor(first, k->type, compact(leaf(1))), 0);
+        if (k->split) // the copy ends in zeros
+            x[i] = select(inside, x[i], immf(0));
     }
     for (int i = 0; i < TILE / AT_ONCE; i++)
         set(sX, coord(along, add(start, imm(i * AT_ONCE))), x[i]);
@@ -179,15 +234,18 @@ static void store_tile(const repitch *k, val row, val col, tensor sX)
     const int across = TILE / k->vector, at_once = GEMM_REPITCH_THREADS / across;
     val element = mul(thread_at(thread(), 0, across, at_once), imm(k->vector)),
         start = thread_at(thread(), 1, across, at_once);
-    val r = add(row, convert(I64, element));
+    val r = add(row, convert(I64, element)), end = k->split ? div(k->to_ld, imm64(2)) : k->rows;
     for (int i = 0; i < TILE / at_once; i++) {
         val local = add(start, imm(i * at_once)), column = add(col, convert(I64, local));
         val to_row = add(mul(k->matrix, k->length), column);
-        val to = add(k->to, bytes_of(k, add(mul(to_row, k->to_ld), r)));
+        val to = add(k->to, bytes_of(k, add(mul(to_row, k->to_ld), place_of(k, r))));
         tensor sVector = tensor_with_layout(slice(sX, local, _), compact(leaf(k->vector))); // (VECTOR)
         sVector.address = tensor_address(sX, coord(local, element));
-        IF(logical_and(lt(column, k->length), lt(r, k->rows)))
-            copy(sVector, gmem_tensor(to, k->type, compact(leaf(k->vector))), BYTES);
+        tensor rVector = fragment(k->type, compact(leaf(k->vector)));
+        IF(logical_and(lt(column, k->length), lt(r, end))) {
+            copy(sVector, rVector, BYTES);
+            store_vector(k, rVector, to);
+        }
     }
 }
 
@@ -229,6 +287,7 @@ void gemm_repitch(const gemm_epilogue *e)
     repitch k = describe_copy(type, &p, other);
     k.gather = e->gather;
     k.pointers = e->pointers;
+    k.split = e->math == CKL_GEMM_F32X3;
     if (k.gather) {
         k.list = p.row_list;
         k.list_rows = p.list_rows;

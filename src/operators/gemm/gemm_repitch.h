@@ -5,10 +5,11 @@
 
 enum {
     GEMM_REPITCH_THREADS = 256,
-    GEMM_REPITCH_BYTES = 16, // that a thread makes of a row
-    GEMM_REPITCH_ROWS = 4,   // rows of a thread, whose loads are in flight together
-    GEMM_TURN_TILE = 64,     // rows and columns that a CTA transposes
-    GEMM_PITCH_BYTES = 128,  // rows of a copy start at multiples of it
+    GEMM_REPITCH_BYTES = 16,              // that a thread makes of a row
+    GEMM_REPITCH_ROWS = 4,                // rows of a thread, whose loads are in flight together
+    GEMM_TURN_TILE = 64,                  // rows and columns that a CTA transposes
+    GEMM_PITCH_BYTES = 128,               // rows of a copy start at multiples of it
+    GEMM_SPLIT_RUN = GEMM_TILE_BYTES / 4, // of math=f32x3: elements of K, rounded; then their rests; then the next ones
 };
 
 /*

@@ -57,7 +57,8 @@ void gemm_describe_copy(const gemm_copies *copies, char matrix, const void *from
 static int64_t ctas_of_copy(const gemm_copies *copies, char matrix, const gemm_repitch_params *p, int i)
 {
     const gemm_matrix x = gemm_matrix_of(&copies->from, matrix);
-    const int64_t vector = GEMM_REPITCH_BYTES / (int64_t)ckl_dtype_bytes(x.type);
+    const bool split = copies->from.math == CKL_GEMM_F32X3; // each vector becomes two
+    const int64_t vector = (split ? 2 : 1) * GEMM_REPITCH_BYTES / (int64_t)ckl_dtype_bytes(x.type);
     if (p->turned[i])
         return x.count * ceil_div(x.rows, GEMM_TURN_TILE) * ceil_div(x.cols, GEMM_TURN_TILE);
     return x.count *

@@ -144,6 +144,7 @@ static const char *const cases[] = {
     "m=130 n=200 k=260 layout=tn a=f32 math=f32x3 impl=f32x3 config='tile_m=128 tile_n=128 consumers=2 cluster_m=1 "
     "cluster_n=1 swap=0 stages=5'",
     "batch=2 m=70 n=201 k=211 layout=nn a=f32 math=f32x3 impl=f32x3",
+    "m=130 n=67 k=129 a=f32 math=f32x3 fill=hard impl=f32x3     # vectors beyond the ends of A and B",
     "m=300 n=200 k=180 layout=tt a=f32 math=f32x3 beta=0.5 alpha=-2 fill=hard impl=f32x3",
     "m=65 n=40 k=50 a=f32 math=tf32 impl=tiled                 # tensor cores of sm_80",
     "m=65 n=40 k=50 a=f32 math=f32x3                           # three of them",
