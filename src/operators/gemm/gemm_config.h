@@ -447,10 +447,4 @@ GEMM_CONFIG(gemm_weights_config, GEMM_WEIGHTS_CONFIG);
 /* Bytes of shared memory. */
 int64_t gemm_weights_smem(const gemm_weights_config *config);
 
-/*
- * The tile for weights that TMA brings which takes the least time (gemm_weights_choice.c); all else of the config is
- * known.
- */
-void gemm_weights_choose_boxes(const ckl_gemm_desc *d, const ckl_device_info *device, gemm_weights_config *config);
-
 void gemm_weights(const void *config, int kernel);

@@ -1,50 +1,99 @@
-/* gemm_weights_plan.c - the host side of products with weights of 8 or 4 bits. */
+/*
+ * gemm_weights_plan.c - the host side of products with weights of 8 or 4 bits. Tiles follow a model of their time: warps
+ * compute, each at its own pace, while memory brings the next K tiles. Its numbers are fitted to what an H200 took
+ * (bench/notes/gemm.md).
+ */
+#include <math.h>
+
 #include "operators/gemm/gemm_plan.h"
 
 enum {
-    ROWS_MOST = 64,
     ROWS_LEAST = 16,
+    ROWS_MOST = 128,
+    ROWS_MOST_COPIED = 64, // by cp.async, for which a lane has an address for each
     ATOM_COLUMNS = 8,
-    STAGES_MOST = 8,
-    WARPS_PER_SM = 16,      // with fewer than 128 registers for a thread sums would spill
-    WARPS_ALONE = 8,        // of a CTA that has an SM to itself
-    WARPS_OF_SEVERAL = 4,   // of CTAs that share an SM
-    STAGES_OF_SEVERAL = 3,  // 1x28672x8192 takes 35.8 us, 38.8 with the 6 for which two CTAs have room
-    BYTES_ENOUGH = 96 << 10 // in flight to an SM: with more in one wave, 8192x8192 takes 12.6 us instead of 11.5
+    LANES = 32,
+    SYSTEM_BYTES = 1024, // of shared memory, of each CTA
 };
+
+/* How many warps share out K, and the K tiles on their way to each. */
+static const struct {
+    int warps, stages;
+} rings[] = { { 4, 2 }, { 6, 2 }, { 8, 3 }, { 8, 2 }, { 12, 2 }, { 16, 2 } };
 
 static int64_t ctas_of(const ckl_gemm_desc *d, const gemm_weights_config *c)
 {
     return gemm_tiles(d, c->columns, c->rows);
 }
 
-static int64_t bytes_of_stage(gemm_weights_config c)
+/* Instructions of a warp for a K tile, as the SASS has them. */
+static double instructions(const ckl_gemm_desc *d, const gemm_weights_config *c)
 {
-    c.stages = 1;
-    c.grouped = 0;
-    return gemm_weights_smem(&c);
+    const bool f16 = d->a == CKL_F16, nibbles = d->b == CKL_U8;
+    const int conversion = nibbles ? (f16 ? 40 : 56) : d->b == CKL_I8 ? 80 : f16 ? 32 : 128; // of 16 rows
+    const int columns = c->columns / 8, sums = nibbles && f16 ? 8 : 4;
+    const int blocks = d->scale_b == CKL_GEMM_SCALE_BLOCK ? GEMM_BLOCK / gemm_block_k(&c->epilogue) : 0;
+    const int copies = c->box ? 60 : 140;
+    return c->rows / 16 * (conversion + columns * (8 + sums * blocks) + 4) + 32 * columns + copies;
+}
+
+/* Registers of a thread, more or less. */
+static int registers(const ckl_gemm_desc *d, const gemm_weights_config *c)
+{
+    const int sums = c->rows * c->columns / 32, addresses = c->box ? 0 : c->rows / 2;
+    return 62 + addresses + (d->scale_b == CKL_GEMM_SCALE_BLOCK ? 5 * sums / 2 : 3 * sums / 2);
+}
+
+/* CTAs that an SM holds at once. */
+static int64_t resident(const ckl_gemm_desc *d, const ckl_device_info *device, const gemm_weights_config *c)
+{
+    const int64_t by_memory = device->smem_per_sm_bytes / (gemm_weights_smem(c) + SYSTEM_BYTES);
+    const int64_t by_registers = device->registers_per_sm / (registers(d, c) * c->warps * LANES);
+    return max_i64(min_i64(by_memory, by_registers), 1);
 }
 
 /*
- * In one wave as many stages as keep memory busy; in several waves few, so that CTAs share an SM: one computes while
- * others begin or end.
+ * Where there is room some SM gets as many CTAs as it holds, though others have fewer, for launches overlap: 256 CTAs
+ * of 1x28672x8192 take 31.3 us where an SM holds two, 40.4 where it holds three.
  */
-static void fit_stages(gemm_weights_config *c, int64_t turns, const ckl_device_info *device)
+static plan_cost cost_weights(const void *desc, const ckl_device_info *device, const void *config)
 {
-    c->warps = turns > 1 ? WARPS_OF_SEVERAL : WARPS_ALONE;
-    const int64_t bytes = bytes_of_stage(*c);
-    const int64_t most = (device->smem_per_cta_bytes - gemm_grouped_bytes(c->grouped, c->warps)) / bytes;
-    int64_t stages = turns > 1 ? STAGES_OF_SEVERAL : 1 + ceil_div(BYTES_ENOUGH, bytes);
-    if (turns > 1 && stages > most / 2) // 16x28672x8192 of bytes takes 65.6 us in two CTAs an SM, 71 in one of 3 stages
-        stages = max_i64(most / 2, 2);
-    c->stages = (int)min_i64(stages, min_i64(most, STAGES_MOST));
+    const double ALONE = 0.305, TOGETHER = 0.58; // instructions a cycle, of one warp and of a scheduler
+    const double CYCLES_PER_US = 1750, MEMORY_BYTES_PER_US = 4.27e6, SM_BYTES_PER_US = 108e3, LAUNCH_US = 1.85;
+    const double TURN_US = 2; // of a CTA that nothing overlaps
+    const ckl_gemm_desc *d = desc;
+    const gemm_weights_config *c = config;
+    const double row_bytes = (double)d->k * (d->b == CKL_U8 ? 0.5 : 1), rows_of_A = (double)min_i64(d->m, c->columns);
+    const int64_t ctas = ctas_of(d, c), each = resident(d, device, c);
+    const double turns = (double)ceil_div(ctas, each * device->sm_count);
+    const double tiles = (double)ceil_div(ceil_div(d->k, GEMM_BLOCK), c->warps);
+    const double cycles = instructions(d, c) * fmax(1 / ALONE, (double)(c->warps * each) / (4 * TOGETHER));
+    const double compute_us = turns * tiles * cycles / CYCLES_PER_US;
+    const double matrices = d->groups ? (double)min_i64(d->groups, d->m) : 1;
+    const double memory_us = matrices * (double)d->n * row_bytes / MEMORY_BYTES_PER_US;
+    const double sm_us = turns * (double)each * (c->rows * row_bytes + rows_of_A * 2 * (double)d->k) / SM_BYTES_PER_US;
+    const double alone_us = each == 1 ? (turns - 1) * TURN_US : 0;
+    return (plan_cost){ LAUNCH_US + alone_us + cbrt(pow(compute_us, 3) + pow(memory_us, 3) + pow(sm_us, 3)),
+                        memory_us > compute_us ? "memory" : "instructions" };
 }
 
-/* Bytes of B and A that a CTA loads of a K tile; rows of A that do not exist cost nothing. */
-static int64_t bytes_of_step(const ckl_gemm_desc *d, const gemm_weights_config *c)
+/* The tile that takes the least time; all else of the config is known. */
+static void choose_tile(const ckl_gemm_desc *d, const ckl_device_info *device, gemm_weights_config *c)
 {
-    const int64_t row_B = d->b == CKL_U8 ? GEMM_BLOCK / 2 : GEMM_BLOCK, row_A = 2 * GEMM_BLOCK;
-    return c->rows * row_B + min_i64(d->m, c->columns) * row_A;
+    gemm_weights_config best = *c, x = *c;
+    double least = INFINITY;
+    for (x.rows = ROWS_LEAST; x.rows <= (c->box ? ROWS_MOST : ROWS_MOST_COPIED); x.rows += 16)
+        for (int i = 0; i < COUNT_OF(rings); i++) {
+            x.warps = rings[i].warps;
+            x.stages = rings[i].stages;
+            if (gemm_weights_smem(&x) > device->smem_per_cta_bytes ||
+                registers(d, &x) * x.warps * LANES > device->registers_per_sm)
+                continue;
+            const double us = cost_weights(d, device, &x).us;
+            best = us < least ? x : best;
+            least = fmin(us, least);
+        }
+    *c = best;
 }
 
 /* Do all rows have whole copies of 16 bytes? */
@@ -69,50 +118,20 @@ static int box_of(const ckl_gemm_desc *d, int columns)
     return box;
 }
 
-/* By TMA what the model takes, else as many rows of B for each CTA as leave all SMs some work. */
 static ckl_status choose_weights(const void *desc, const ckl_device_info *device, void *config)
 {
     ckl_gemm_desc seen = *(const ckl_gemm_desc *)desc;
     const ckl_gemm_desc *d = &seen;
-    gemm_weights_config *c = config, best = *c;
-    int64_t least = INT64_MAX;
+    gemm_weights_config *c = config;
     if (seen.batch_invariant)
         seen.m = 2 * ATOM_COLUMNS; // for the order of sums is that of the tile
     c->epilogue = gemm_epilogue_of(d);
     c->columns = d->m <= ATOM_COLUMNS * max_i64(d->groups, 1) ? ATOM_COLUMNS : 2 * ATOM_COLUMNS;
     c->grouped = gemm_grouped_of(d);
     c->narrow = !is_wide(d);
-    if (has_boxes(d, device, c->narrow)) {
-        c->box = box_of(d, c->columns);
-        gemm_weights_choose_boxes(d, device, c);
-        return CKL_OK;
-    }
-    for (c->rows = ROWS_MOST; c->rows >= ROWS_LEAST; c->rows /= 2) {
-        const int64_t turns = max_i64(ceil_div(ctas_of(d, c), device->sm_count), 1);
-        const int64_t bytes = turns * bytes_of_step(d, c);
-        fit_stages(c, turns, device);
-        if (bytes < least && (c->stages > 1 || c->rows == ROWS_LEAST)) {
-            least = bytes;
-            best = *c;
-        }
-    }
-    *c = best;
+    c->box = has_boxes(d, device, c->narrow) ? box_of(d, c->columns) : 0;
+    choose_tile(d, device, c);
     return CKL_OK;
-}
-
-static plan_cost cost_weights(const void *desc, const ckl_device_info *device, const void *config)
-{
-    const ckl_gemm_desc *d = desc;
-    const gemm_weights_config *c = config;
-    return gemm_product_cost(d, device,
-                             (product_work){ .tiles = (double)ctas_of(d, c),
-                                             .ctas = WARPS_PER_SM / c->warps,
-                                             .steps = (double)ceil_div(d->k, GEMM_BLOCK * (int64_t)c->warps),
-                                             .multiply_adds = c->rows * c->columns * GEMM_BLOCK * c->warps,
-                                             .rate = 500,
-                                             .step_cycles = 600,
-                                             .tile_cycles = 2000,
-                                             .us = 1.5 });
 }
 
 /* Can TMA bring whole stages, and all rows of A there are? */
@@ -140,7 +159,8 @@ static ckl_status admit_weights(const void *desc, const ckl_device_info *device,
     TRY(gemm_check_grouped("weights", d, c->grouped));
     if (!c->narrow && !is_wide(d))
         FAIL(CKL_UNSUPPORTED, "gemm weights: rows of A or B, or k=%" PRId64 ", are not whole 16 bytes: narrow=1", d->k);
-    if (c->rows % 16 || c->rows < 16 || c->rows > (c->box ? 128 : 64) || (c->columns != 8 && c->columns != 16))
+    if (c->rows % ROWS_LEAST || c->rows < ROWS_LEAST || c->rows > (c->box ? ROWS_MOST : ROWS_MOST_COPIED) ||
+        (c->columns != 8 && c->columns != 16))
         FAIL(CKL_INVALID, "gemm weights: %dx%d is not 16, 32, 48 or 64 rows of B by 8 or 16 of A", c->rows, c->columns);
     if (c->box)
         TRY(admit_boxes(d, device, c));
