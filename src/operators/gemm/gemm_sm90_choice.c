@@ -180,36 +180,6 @@ static bool is_plain(const ckl_gemm_desc *d)
            !gemm_has_x(d) && !d->pointers && !d->gather && !d->scatter && gemm_operands_aligned(d) && ragged_of(d) == 0;
 }
 
-static const fitted_tile turn_tile = { .tile_m = 64, .consumers = 1, .cluster_m = 1, .cluster_n = 1, .split = 1 };
-
-/*
- * Columns of tiles of 64 rows of the shorter side of D that go in one turn, or 0. Of more rows than columns they are of
- * D^T, if that has fewer columns a tile than D: 4512x128x4416 takes 16.2 us in 64x80 of D^T, 18.8 in slices.
- */
-static int columns_of_turn(const ckl_gemm_desc *d, const ckl_device_info *device)
-{
-    enum { MOST_ROWS = 256, LEAST = 64, MOST = 256 };
-    const int64_t shorter = min_i64(d->m, d->n), longer = max_i64(d->m, d->n);
-    if (shorter > MOST_ROWS || gemm_k_tiles(d) < STEPS_MANY || !is_plain(d))
-        return 0;
-    const int64_t across = device->sm_count / ceil_div(max_i64(shorter, 1), turn_tile.tile_m); // tiles
-    const int64_t columns = round_up(ceil_div(longer, max_i64(across, 1)), ATOM_COLUMNS);
-    return columns >= LEAST && columns <= MOST && (d->n >= d->m || columns < d->n) ? (int)columns : 0;
-}
-
-/*
- * Are those tiles the only ones? To the model all of few rows are bound by memory, but 64x28672x8192 takes 113.9 us in
- * 64x224, 124.8 in 64x128; 48x20480x8192 82.6 in 64x160, 87.6 as D^T.
- */
-static bool is_one_turn(const ckl_gemm_desc *d, const ckl_device_info *device)
-{
-    enum { ROWS = 64, LEAST = 160 };
-    const int columns = columns_of_turn(d, device);
-    const bool few = d->m > ROWS / 2 && d->m <= ROWS && !d->c && ckl_dtype_bytes(d->d) == 2;
-    return few && gemm_k_tiles(d) >= 2 * STEPS_MANY && columns >= LEAST &&
-           10 * ceil_div(d->n, columns) >= 9 * device->sm_count;
-}
-
 /*
  * Is D most of what moves? Then the rows that TMA loads for each byte of D decide, at 4 to 8 cycles each; the model
  * does not see them.
@@ -240,7 +210,8 @@ static bool suits_D(const ckl_gemm_desc *d, const fitted_tile *t)
  * one of 128x192, 28.9 in 64x128; 2073x1024x10112 69.6 in one of 64x256, 86.2 in two of 64x128; 768x2048x8192 of e4m3
  * with C in f32 26.7 in one of 128x96, 31.2 in 64x192. Tiles in turn hide their stores, so there may be some turns:
  * 1016x4648x2688 takes 44.7 us in two of 128x144, 46.7 in one of 256x160. Of many the power limit decides, not how full
- * the last one is: 2048x12288x4096 takes 309 us in nine of 128x168, 299 in eight of 128x192.
+ * the last one is: 2048x12288x4096 takes 309 us in nine of 128x168, 299 in eight of 128x192. Of 64 rows they are of D^T
+ * where D has more rows than columns: 4512x128x4416 takes 16.0 us in 64x96, 18.8 in slices.
  */
 typedef struct even_tile {
     fitted_tile tile; // of so many columns at most
@@ -248,16 +219,21 @@ typedef struct even_tile {
     int least, step;  // columns
 } even_tile;
 
-static const even_tile even_tiles[] = { { { 256, 192, 2, 0, 1, 1, 1, 0 }, 1, 64, 32 },
+static const even_tile even_tiles[] = { { { 64, 256, 1, 0, 1, 1, 1, 0 }, 1, 96, 16 },
+                                        { { 256, 192, 2, 0, 1, 1, 1, 0 }, 1, 64, 32 },
                                         { { 128, 96, 2, 0, 1, 1, 1, 1 }, 1, 80, 16 },
                                         { { 128, 240, 2, 0, 1, 1, 1, 0 }, 1, 96, 32 },
-                                        { { 128, 192, 2, 1, 1, 1, 1, 0 }, 4, 136, 8 },
-                                        { { 64, 256, 1, 0, 1, 1, 1, 0 }, 1, 224, 32 } };
+                                        { { 128, 192, 2, 1, 1, 1, 1, 0 }, 4, 136, 8 } };
 
 /*
  * Those that make the columns of all turns fewest, or 0: it has none. Of few widths, so that kernels are few. Not where
  * rows begin inside lines: 1904x1904x1904 takes 27.6 us in 192x192, 28.7 in pairs of 128x240.
  */
+static bool is_even_DT(const ckl_gemm_desc *d, const fitted_tile *t)
+{
+    return t->swap || (t->tile_m == 64 && d->n < d->m);
+}
+
 static int columns_of_even(const ckl_gemm_desc *d, const even_tile *t, const gemm_sm90_config *c,
                            const ckl_device_info *device)
 {
@@ -266,19 +242,32 @@ static int columns_of_even(const ckl_gemm_desc *d, const even_tile *t, const gem
     const int unit = t->tile.pingpong && d->bias ? WITH_BIAS : gemm_sm90_column_step(c);
     const int step = (int)max_i64(deep ? t->step : ATOM_COLUMNS, unit);
     const int most = t->tile.tile_n;
-    const int64_t down = ceil_div(t->tile.swap ? d->n : d->m, t->tile.tile_m), across = t->tile.swap ? d->m : d->n;
+    const bool swap = is_even_DT(d, &t->tile);
+    const int64_t down = ceil_div(swap ? d->n : d->m, t->tile.tile_m), across = swap ? d->m : d->n;
     int best = 0;
     int64_t fewest = INT64_MAX; // columns of all turns
     if (!is_plain(d) || !(t->tile.pingpong || deep))
         return 0;
     for (int columns = (int)round_up(t->least, unit); columns < most + step; columns += step) {
         const int64_t turns = ceil_div(down * ceil_div(across, min_i64(columns, most)), device->sm_count);
-        if (turns <= t->turns && columns != SQUARE && turns * columns < fewest) {
+        if (turns <= t->turns && (columns != SQUARE || t->tile.tile_m < SQUARE) && turns * columns < fewest) {
             best = (int)min_i64(columns, most);
             fewest = turns * columns;
         }
     }
     return best;
+}
+
+/*
+ * Are tiles of 64 rows in one turn the only ones? To the model all of few rows are bound by memory, but 64x28672x8192
+ * takes 113.9 us in 64x224, 124.8 in 64x128; 48x20480x8192 82.6 in 64x160, 87.6 as D^T.
+ */
+static bool is_one_turn(const ckl_gemm_desc *d, const gemm_sm90_config *c, const ckl_device_info *device)
+{
+    enum { ROWS = 64, LEAST = 160 };
+    const bool few = d->m > ROWS / 2 && d->m <= ROWS && !d->c && ckl_dtype_bytes(d->d) == 2;
+    const int columns = few && gemm_k_tiles(d) >= 2 * STEPS_MANY ? columns_of_even(d, &even_tiles[0], c, device) : 0;
+    return columns >= LEAST && 10 * ceil_div(d->n, columns) >= 9 * device->sm_count;
 }
 
 /*
@@ -316,10 +305,11 @@ static bool is_narrow_enough(const ckl_gemm_desc *d, const fitted_tile *t)
 }
 
 /* Is a tile considered for a problem? */
-static bool is_considered(const ckl_gemm_desc *d, const fitted_tile *t, const ckl_device_info *device)
+static bool is_considered(const ckl_gemm_desc *d, const fitted_tile *t, const gemm_sm90_config *c,
+                          const ckl_device_info *device)
 {
-    if (is_one_turn(d, device))
-        return t == &turn_tile;
+    if (is_one_turn(d, c, device))
+        return t == &even_tiles[0].tile;
     if (is_mostly_D(d, device))
         return suits_D(d, t);
     return is_narrow_enough(d, t) && may_split(d, t, device);
@@ -328,12 +318,10 @@ static bool is_considered(const ckl_gemm_desc *d, const fitted_tile *t, const ck
 static int columns_of(const ckl_gemm_desc *d, const fitted_tile *t, const even_tile *even, const gemm_sm90_config *c,
                       const ckl_device_info *device)
 {
-    if (!is_considered(d, t, device))
+    if (!is_considered(d, t, c, device))
         return 0; // which is refused
     if (even)
         return columns_of_even(d, even, c, device);
-    if (t == &turn_tile)
-        return columns_of_turn(d, device);
     return t->swap ? gemm_sm90_swapped_columns(gemm_rows_of_group(d), t->tile_m > 64) : t->tile_n;
 }
 
@@ -349,11 +337,11 @@ bool gemm_sm90_candidate(const void *desc, const ckl_device_info *device, int i,
 {
     const ckl_gemm_desc *d = desc;
     gemm_sm90_config *c = config;
-    enum { EVEN = COUNT_OF(even_tiles), FIRST = EVEN + 1 }; // those before the fitted ones
-    if (i >= FIRST + COUNT_OF(fitted_tiles))
+    enum { EVEN = COUNT_OF(even_tiles) }; // those before the fitted ones
+    if (i >= EVEN + COUNT_OF(fitted_tiles))
         return false;
     const even_tile *even = i < EVEN ? &even_tiles[i] : NULL;
-    const fitted_tile *t = even ? &even->tile : i == EVEN ? &turn_tile : &fitted_tiles[i - FIRST];
+    const fitted_tile *t = even ? &even->tile : &fitted_tiles[i - EVEN];
     c->epilogue = gemm_epilogue_of(d);
     c->ragged = d->pointers && !gemm_by_pointers(d, 'a') ? GEMM_ALL_RAGGED : ragged_of(d);
     c->tile_m = t->tile_m;
@@ -364,7 +352,7 @@ bool gemm_sm90_candidate(const void *desc, const ckl_device_info *device, int i,
                   !gemm_groups_of_k(d);                              // whose lengths differ
     c->cluster_m = t->cluster_m;
     c->cluster_n = t->cluster_n;
-    c->swap = t->swap || (t == &turn_tile && d->n < d->m) || lies_better_as_DT(d, c->tile_n);
+    c->swap = t->swap || (even && is_even_DT(d, t)) || lies_better_as_DT(d, c->tile_n);
     c->batched = gemm_sm90_batched_of(d);
     c->groups = gemm_groups_of_m(d) ? room_for(d->groups) : 0;
     c->group = 8; // 4, 8 and 16 are within 0.3 % from 4096^3 on
