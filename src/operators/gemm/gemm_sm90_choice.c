@@ -231,7 +231,7 @@ static const even_tile even_tiles[] = { { { 64, 256, 1, 0, 1, 1, 1, 0 }, 1, 96, 
  */
 static bool is_even_DT(const ckl_gemm_desc *d, const fitted_tile *t)
 {
-    return t->swap || (t->tile_m == 64 && d->n < d->m);
+    return t->swap || (t->tile_m == 64 && d->n < d->m && d->n <= SWAP_COLUMNS);
 }
 
 static int columns_of_even(const ckl_gemm_desc *d, const even_tile *t, const gemm_sm90_config *c,
