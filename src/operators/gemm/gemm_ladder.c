@@ -19,14 +19,6 @@ static void find_tile(const gemm_values *p, int tile, val *row, val *col)
     *col = mul(rem(cta_x(), columns), imm(tile));
 }
 
-static void store(gemm_epilogue e, gemm_scalars s, const gemm_values *p, val row, val col, val product)
-{
-    row = convert(I64, row);
-    col = convert(I64, col);
-    IF(logical_and(lt(row, p->m), lt(col, p->n)))
-        gemm_store(e, s, p, row, col, product, (val){ 0 });
-}
-
 /* blocked */
 
 enum { TILE = GEMM_BLOCKED_TILE, DEPTH = 16, SIDE = 16, EACH = TILE / SIDE, THREADS = SIDE * SIDE };
@@ -80,11 +72,8 @@ void gemm_blocked(const void *config, int kernel)
         multiply_block(sA, sB, first_row, first_col, acc);
         cta_sync();
     }
-    const gemm_scalars scalars = gemm_load_scalars(e, GEMM_SCALAR_SOURCES(&p));
-    for (int i = 0; i < EACH; i++)
-        for (int j = 0; j < EACH; j++)
-            store(e, scalars, &p, add(add(row, first_row), imm(i * SIDE)), add(add(col, first_col), imm(j * SIDE)),
-                  at(acc, i, j));
+    tensor cD = coordinates_from(coordinates_from(identity_tensor(shape(TILE, TILE)), 0, row), 1, col);
+    gemm_store_accumulators(e, &p, acc, local_partition(cD, compact_right(shape(SIDE, SIDE)), thread())); // (EACH,EACH)
 }
 
 /* wgmma, tma */
@@ -204,9 +193,7 @@ static void store_tile(const rung_kernel *k, const tiled_mma *mma, val group, te
 {
     tensor cD = coordinates_from(identity_tensor(shape(ROWS, SIDES)), 0, add(k->A.first, mul(group, imm(ROWS))));
     tensor tCcD = partition_C(mma, coordinates_from(cD, 1, k->B.first), warpgroup_thread()); // (MMA,MMA_M,MMA_N)
-    const gemm_scalars scalars = gemm_load_scalars(k->e, GEMM_SCALAR_SOURCES(&k->p));
-    UNROLL(i, static_size(acc.layout))
-        store(k->e, scalars, &k->p, coordinate(tCcD, 0, i), coordinate(tCcD, 1, i), at(acc, i));
+    gemm_store_accumulators(k->e, &k->p, acc, tCcD);
 }
 
 static void describe_rung(const gemm_rung_config *cfg, bool tma)
