@@ -30,7 +30,8 @@ typedef struct operand {
     val advance;                // u64: bytes to the one after
     val from;                   // u64: bytes from `at` to the first copy
     val apart[GEMM_FMA_COPIES]; // u64: bytes to a copy from the one before
-    val rows;                   // i32: of a K-major matrix, from the first copy's on
+    bool even;                  // is this the same of all copies of a K-major one?
+    val rows;                   // i32: of such a matrix, from the first copy's on
     val to, stage_bytes;        // in shared memory: the first copy of stage 0
     int to_step, k_pitch;       // bytes between copies there, and between elements of K
     val valid;                  // u32: bytes of a copy that lie in a matrix that is not K-major
@@ -128,20 +129,19 @@ static val bytes_of(val elements)
 }
 
 /*
- * The rows of K-major copies, of which this is the first. They are evenly apart, which spares a thread their addresses,
- * but for those of a list and of gated products, where the last row stands for those beyond it.
+ * The rows of K-major copies, of which this is the first. Where registers are few, an even distance spares a thread
+ * their addresses; else, of a list and of gated products, the last row stands for those beyond it.
  */
-static void place_rows(operand *x, const tile_rows *t, val row, val ld)
+static void place_rows(const gemm_fma_config *cfg, operand *x, const tile_rows *t, val row, val ld)
 {
     enum { MOST = 1 << 20 };
-    const bool even = !t->lists && !t->half;
-    val from = matrix_row(t, row);
-    x->rows = even ? convert(I32, min(sub(t->count, row_of_half(t, row)), imm64(MOST))) : imm_as(I32, MOST);
+    val from = matrix_row(t, row), apart = bytes_of(mul(ld, imm64(x->step)));
+    x->even = gemm_fma_is_tight(cfg) && !t->lists && !t->half;
+    x->rows = convert(I32, min(sub(t->count, row_of_half(t, row)), imm64(MOST)));
     x->from = bytes_of(add(mul(from, ld), convert(I64, x->k)));
-    val apart = bytes_of(mul(ld, imm64(x->step)));
     for (int i = 1; i < x->copies; i++) {
-        val next = even ? from : matrix_row(t, add(row, imm(i * x->step)));
-        x->apart[i] = even ? apart : bytes_of(mul(sub(next, from), ld));
+        val next = matrix_row(t, add(row, imm(i * x->step)));
+        x->apart[i] = x->even ? apart : bytes_of(mul(sub(next, from), ld));
         from = next;
     }
 }
@@ -163,7 +163,7 @@ static void divide_k_major(const gemm_fma_config *cfg, operand *x, const tile_ro
     k = add(k, mul(group_of(cfg), imm(cfg->depth)));
     x->k = convert(I32, k);
     x->rX = fragment(F32, compact(shape(x->vec, x->copies)));
-    place_rows(x, t, row, ld);
+    place_rows(cfg, x, t, row, ld);
     x->to_step = BYTES * at_once;
     x->advance = imm_as(U64, BYTES * step_of(cfg));
 }
@@ -238,7 +238,7 @@ static void load_registers(const operand *x, val left)
     vector_at from[GEMM_FMA_COPIES] = { 0 };
     for (int i = 0; i < x->copies; i++) {
         val inside = logical_and(x->mine, lt(x->k, left));
-        from[i].guard = i ? logical_and(inside, gt(x->rows, imm_as(I32, i * x->step))) : inside;
+        from[i].guard = i && x->even ? logical_and(inside, gt(x->rows, imm_as(I32, i * x->step))) : inside;
         from[i].address = i ? add(from[i - 1].address, x->apart[i]) : add(x->at, x->from);
     }
     vectors_load(from, x->copies, x->vec, gmem_tensor(x->at, F32, compact(leaf(1))), x->rX.regs, 0);
