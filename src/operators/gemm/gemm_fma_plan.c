@@ -224,7 +224,7 @@ static bool candidate_fma(const void *desc, const ckl_device_info *device, int i
     (void)device;
     const bool vectors = k_vector_of(d) == GEMM_FMA_QUAD && vector_of(d) == GEMM_FMA_QUAD;
     i += d->layout == CKL_GEMM_TN ? 0 : SLICED;
-    if (i / SLICED >= COUNT_OF(tiles) - !vectors)
+    if (i / SLICED >= COUNT_OF(tiles))
         return false;
     *c = tiles[i / SLICED];
     c->epilogue = gemm_epilogue_of(d);

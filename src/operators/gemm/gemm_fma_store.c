@@ -165,16 +165,14 @@ static void store_rows(const gemm_fma_config *cfg, const gemm_values *p, gemm_sc
     }
 }
 
-/*
- * Rows of a block that a thread finishes at once: single elements of C and X have registers for their addresses, too.
- */
+/* Rows of a block that a thread finishes at once: single elements of C and X have registers for their addresses, too. */
 static int rows_at_once(const gemm_fma_config *cfg, int columns)
 {
-    enum { ELEMENTS = 16 };
+    const int room = cfg->whole ? 32 : 16; // of elements, where registers are few
     const int loads = columns * (cfg->epilogue.c + gemm_is_backward(cfg->epilogue.activation));
-    return cfg->whole || !gemm_fma_is_tight(cfg) || loads * QUAD <= ELEMENTS ? QUAD
-           : loads < ELEMENTS                                                ? ELEMENTS / loads
-                                                                             : 1;
+    if (!gemm_fma_is_tight(cfg) || loads * QUAD <= room)
+        return QUAD;
+    return loads < room ? room / loads : 1;
 }
 
 /* This thread's block of D, from registers. */

@@ -89,10 +89,17 @@ static void multiply(const gemv_kernel *k, tensor sums)
             multiply_vectors(k, vector, 1, vectors, sums);
 }
 
-/* Elements of D that a CTA has, along the long operand first. */
+/* A CTA's elements of D, neighbours along its rows. */
 static int elements_of(const gemv_kernel *k)
 {
     return k->groups * k->many.count * k->few.count;
+}
+
+/* The number of an element among them, by its rows of both operands. */
+static val number_of(const gemv_kernel *k, val many, int few)
+{
+    const int rows = k->groups * k->many.count;
+    return k->cfg->many_a ? add(mul(many, imm(k->few.count)), imm(few)) : add(many, imm(rows * few));
 }
 
 /* Adds over the lanes of a group in each warp, and shares the results, which are added in the order of warps. */
@@ -110,8 +117,10 @@ static tensor share_sums(const gemv_kernel *k, tensor sums)
             values[i] = variable(F32, at(sums, first + i));
         warp_reduce(&r, lanes, values);
         IF(eq(thread_at(thread(), 0, lanes, k->parts, k->groups), imm(0)))
-            for (int i = 0; i < some; i++)
-                set(sSums, coord(add(group, imm(k->groups * (first + i))), part), values[i]);
+            for (int i = 0; i < some; i++) {
+                const int many = (first + i) % k->many.count, few = (first + i) / k->many.count;
+                set(sSums, coord(number_of(k, add(group, imm(k->groups * many)), few), part), values[i]);
+            }
     }
     cta_sync();
     return sSums;
@@ -122,14 +131,13 @@ static void finish(const gemv_kernel *k, tensor sSums)
 {
     const gemm_epilogue e = k->cfg->epilogue;
     const gemm_scalars scalars = gemm_load_scalars(e, GEMM_SCALAR_SOURCES(&k->p));
-    const int rows = k->groups * k->many.count;
+    const int rows = k->groups * k->many.count, across = k->cfg->many_a ? k->few.count : rows;
     LOOP_FROM(element, thread(), imm(elements_of(k)), imm(GEMM_GEMV_THREADS)) {
         val sum = at(sSums, element, 0);
         for (int part = 1; part < k->parts; part++)
             sum = add(sum, at(sSums, element, part));
-        val many = add(k->first, convert(I64, thread_at(element, 0, rows, k->few.count)));
-        val few = add(k->column, convert(I64, thread_at(element, 1, rows, k->few.count)));
-        val i = k->cfg->many_a ? many : few, j = k->cfg->many_a ? few : many;
+        val i = add(k->cfg->many_a ? k->first : k->column, convert(I64, div(element, imm(across))));
+        val j = add(k->cfg->many_a ? k->column : k->first, convert(I64, rem(element, imm(across))));
         IF(logical_and(lt(i, k->p.m), lt(j, k->p.n)))
             gemm_store(e, scalars, &k->p, i, j, sum, (val){ 0 });
     }

@@ -1,7 +1,7 @@
 /* gemm_test.c - cases and population of gemm. */
 #include "operators/gemm/gemm_lab.h"
 
-#define F32_WARPS  "tile_m=128 tile_n=128 block_m=8 block_n=8 lanes_m=4 ctas=2 groups_k=1 vec_k=4 "
+#define F32_WARPS  "tile_m=128 tile_n=128 block_m=8 block_n=8 lanes_m=4 ctas=2 groups_k=1 "
 #define F32_GROUPS "tile_m=32 tile_n=64 block_m=8 block_n=4 lanes_m=4 stages=2 ctas=2 groups_k=4 "
 #define F32_SQUARE \
     "tile_m=128 tile_n=128 block_m=8 block_n=16 lanes_m=4 depth=8 stages=4 ctas=2 groups_k=1 " // of fma and turned
@@ -125,6 +125,8 @@ static const char *const cases[] = {
     "depth=16 stages=2' # operands take turns in registers",
     "m=140 n=148 k=164 a=f32 layout=tn impl=fma config='" F32_WARPS "depth=16 stages=3 vec=4' # and are copied",
     "m=140 n=147 k=44 a=f32 beta=1 impl=fma config='" F32_WARPS "depth=8 stages=3 whole=0' # two rows of C at once",
+    "m=140 n=147 k=41 a=f32 beta=1 impl=fma config='" F32_WARPS
+    "depth=8 stages=3 vec_k=1 whole=0' # of single elements",
     "m=140 n=147 k=32 a=f32 beta=1 bias=1 activation=dgelu impl=fma config='" F32_WARPS "depth=8 stages=3 whole=0 "
     "sliced=0' # one of C and X",
     "batch=3 m=20 n=33 k=21 layout=nn a=f32 impl=fma",
