@@ -140,6 +140,14 @@ void conv_packed(const void *config, int kernel)
         conv_pack(form->out, c->nchw, false, kernel == CONV_PACKED_OUT);
 }
 
+/* What kernels move by 16 bytes, operands or copies of them. */
+static ckl_status check_aligned(const ckl_conv_args *a)
+{
+    if (!PLAN_ALIGNED(16, a->x, a->w, a->y, a->residual, a->dx, a->dy))
+        FAIL(CKL_INVALID, "conv packed: a pointer is not aligned to 16 bytes; impl=sm80 takes any");
+    return CKL_OK;
+}
+
 static ckl_status launch_packed(const ckl_plan *plan, const void *args, ckl_stream stream)
 {
     const ckl_conv_desc *d = plan->desc;
@@ -158,7 +166,7 @@ static ckl_status launch_packed(const ckl_plan *plan, const void *args, ckl_stre
     void **to = data ? &a.dx : &a.y, *result = *to;
     if (p->copied[out])
         *to = workspace;
-    TRY(conv_sm90_check_aligned("packed", &c->conv, &a));
+    TRY(check_aligned(&a));
     TRY(conv_sm90_launch(plan, &c->conv, &p->inner.desc, &a, p->at, stream));
     return p->copied[out] ? conv_packed_copy(plan, CONV_PACKED_OUT, p, out, result, *to, stream) : CKL_OK;
 }

@@ -83,12 +83,10 @@ static int64_t product(int64_t x, int64_t y)
 }
 
 /* Rows of NHWC that begin at whole 16 bytes, for tensor number `which`, which lies as p has it so far. */
-static void place_tensor(const ckl_conv_desc *d, conv_packed_way way, const ckl_conv_desc *inner, int which, bool back,
+static void place_tensor(const ckl_conv_desc *d, conv_packed_way way, const ckl_conv_desc *inner, int which,
                          conv_packed_problem *p)
 {
     const conv_tensor plain = p->at[which];
-    if (which == conv_written(d) && back && conv_stores_directly(d))
-        return;
     const int64_t unit = 16 / (int64_t)ckl_dtype_bytes(type_of(d, which)), columns_of_x = inner->w - 1;
     const bool folded = way == CONV_FOLDED && which != CONV_Y;
     conv_tensor *t = &p->at[which];
@@ -194,7 +192,7 @@ conv_packed_problem conv_packed_of(const ckl_conv_desc *d, conv_packed_way way, 
     conv_packed_problem p = { .copies_us = 0 };
     conv_tensors_of(d, p.at);
     for (int i = 0; i < CONV_TENSORS; i++)
-        place_tensor(d, way, &inner, i, back, &p);
+        place_tensor(d, way, &inner, i, &p);
     p.copied[conv_written(d)] &= back;
     if (way != CONV_FOLDED && is_filled(d, CONV_X))
         inner.c = p.at[CONV_X].shape[4];

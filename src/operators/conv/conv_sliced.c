@@ -40,7 +40,6 @@ conv_sm90_config conv_sm90_products(const conv_sm90_config *c)
         return products;
     products.form =
         (conv_form){ .direction = c->form.direction, .dtype = c->form.dtype, .out = CKL_F32, .math = c->form.math };
-    products.direct = false; // sums are whole 16 bytes
     return products;
 }
 

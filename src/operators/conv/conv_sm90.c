@@ -84,18 +84,10 @@ static void describe_boxes(conv_kernel *k)
     const int rank = c->grouped ? 4 : 3;
     k->tmaW = conv_sm90_n_major(c) ? make_tma(k->p.mW, c->form.dtype, rank, c->tile_k, CONV_SM90_SPAN, 128)
                                    : make_tma(k->p.mW, c->form.dtype, rank, c->tile_n, s->w_k, s->w_span);
-    if (c->direct)
-        return;
     const int y_row = s->y_cols * (int)ckl_dtype_bytes(c->form.out);
     k->tmaY = make_tma_box(k->p.mY, c->form.out, 5, y_box, NULL, y_row);
     if (c->form.residual)
         k->tmaResidual = make_tma_box(k->p.mR, c->form.out, 5, y_box, NULL, y_row);
-}
-
-/* Does TMA load the residual? Else it is read where y is stored. */
-static bool loads_residual(const conv_sm90_config *c)
-{
-    return c->form.residual && !c->direct;
 }
 
 static void describe_memory(conv_kernel *k)
@@ -110,10 +102,9 @@ static void describe_memory(conv_kernel *k)
         k->sW = narrow_tiles("W", dtype, c->tile_n, s->w_depth, s->slots, s->w_span, s->w_k, &k->sSpans);
     if (conv_sm90_n_major(c))
         k->sSpans = local_tile(k->sSpans, shape(c->tile_k, CONV_SM90_SPAN), coord(0, 0, _, _)); // of DEPTH rows
+    k->sY = tma_tiles("Y", c->form.out, CONV_SM90_ROWS, k->size.y_cols, k->size.buffers, c->consumers);
     k->ring = make_pipeline("ring", c->stages, 1, c->consumers);
-    if (!c->direct)
-        k->sY = tma_tiles("Y", c->form.out, CONV_SM90_ROWS, k->size.y_cols, k->size.buffers, c->consumers);
-    if (loads_residual(c))
+    if (c->form.residual)
         k->residual_barriers = smem_alloc("residual arrived", 16 * (int64_t)c->consumers, 8);
 }
 
@@ -343,9 +334,8 @@ static consumer_role describe_consumer(const conv_kernel *k)
     const tiled_mma all = conv_mma_of(cfg->form.dtype, cfg->tile_n);
     c.acc = fragment_C(&all, CONV_SM90_ROWS, cfg->tile_n);
     fill(c.acc, convert(conv_sum_type(&cfg->form), imm(0))); // once; the first wgmma of a tile ignores the sums
-    if (!cfg->direct)
-        c.sY = slice(k->sY, _, _, _, c.index);
-    if (loads_residual(cfg)) {
+    c.sY = slice(k->sY, _, _, _, c.index);
+    if (cfg->form.residual) {
         c.half = variable(U32, imm(0));
         c.parity = variable(U32, imm(0));
     }
@@ -446,7 +436,7 @@ static void load_vectors_early(const conv_kernel *k, const consumer_role *c, con
 {
     const int width = k->size.y_cols;
     const tile_place own = place_of_consumer(k, c, place);
-    for (int i = 0; loads_early(k) && !k->cfg->direct && i < k->size.y_boxes; i++)
+    for (int i = 0; loads_early(k) && i < k->size.y_boxes; i++)
         load_vectors(k, c, first_channel(k, &own, i), i * width, v);
 }
 
@@ -492,47 +482,6 @@ static void finish_columns(const conv_kernel *k, const consumer_role *c, const t
         copy(rY, partition_C(mma, sY, c->tid), 8);
 }
 
-/* Where a consumer's pixel begins in y or dx; is there one? */
-static val start_of_pixel(const conv_kernel *k, const tile_place *own, val pixel, const val stride[CONV_RANK],
-                          val *inside)
-{
-    const conv_sm90_shape *s = &k->size;
-    const val row = div(pixel, imm(s->consumer_w)), image = add(own->image, div(row, imm(s->consumer_h)));
-    const val at[CONV_MODES] = { own->at[0], add(own->at[1], rem(row, imm(s->consumer_h))),
-                                 add(own->at[2], rem(pixel, imm(s->consumer_w))) };
-    val start = mul(convert(I64, image), stride[0]);
-    *inside = lt(image, conv_number(k->p.n));
-    for (int m = 0; m < CONV_MODES; m++) {
-        *inside = logical_and(*inside, lt(at[m], conv_number(k->p.y_size[m])));
-        start = add(start, mul(convert(I64, at[m]), stride[1 + m]));
-    }
-    return start;
-}
-
-/* Each sum by itself. */
-static void store_directly(const conv_kernel *k, const consumer_role *c, const tile_place *own)
-{
-    const conv_sm90_config *cfg = k->cfg;
-    const bool data = conv_sm90_n_major(cfg);
-    const val *stride = data ? k->p.x : k->p.y;
-    const tiled_mma mma = conv_mma_of(cfg->form.dtype, cfg->tile_n);
-    tensor acc = slice(c->acc, _, 0, _),
-           tCcY = partition_C(&mma, identity_tensor(shape(CONV_SM90_ROWS, cfg->tile_n)), c->tid); // (MMA,1,1)
-    layout down = coordinate_distances(tCcY, 0);
-    val start[CONV_SM90_ROWS], inside[CONV_SM90_ROWS];
-    bool found[CONV_SM90_ROWS] = { false };
-    UNROLL(i, static_size(acc.layout)) {
-        const int64_t row = index_at(down, i);
-        if (!found[row])
-            start[row] = start_of_pixel(k, own, coordinate(tCcY, 0, i), stride, &inside[row]);
-        found[row] = true;
-        val channel = add(own->filter, coordinate(tCcY, 1, i));
-        IF(logical_and(inside[row], lt(channel, conv_number(k->p.k))))
-            conv_store(&cfg->form, &k->p, k->p.from[data ? CONV_X : CONV_Y],
-                       add(start[row], mul(convert(I64, channel), stride[4])), convert(I64, channel), at(acc, i));
-    }
-}
-
 static void epilogue(const conv_kernel *k, const consumer_role *c, const tile_place *tile, conv_vectors *v)
 {
     const int width = k->size.y_cols, count = k->size.y_boxes;
@@ -540,10 +489,6 @@ static void epilogue(const conv_kernel *k, const consumer_role *c, const tile_pl
     const tiled_mma mma = conv_mma_of(k->cfg->form.dtype, width);
     staged_store staged = { c->barrier, WARPGROUP, c->first_thread };
     const bool residual = k->cfg->form.residual;
-    if (k->cfg->direct) {
-        store_directly(k, c, &own);
-        return;
-    }
     if (residual)
         wait_residual(k, c);
     UNROLL(i, count) {
@@ -569,7 +514,7 @@ static void consume(const void *of)
     consumer_role c = describe_consumer(k);
     const conv_products products = { &k->ring, c.first_thread, multiply, k, &c };
     pipeline_state stage = consumer_state(&k->ring);
-    const bool residual = loads_residual(k->cfg), late = !k->cfg->grouped && k->cfg->slices == 1;
+    const bool residual = k->cfg->form.residual, late = !k->cfg->grouped && k->cfg->slices == 1;
     if (residual)
         load_residual(k, &c, cta_x(), c.half);
     LOOP_FROM(tile, cta_x(), k->count, grid_x()) {
@@ -595,7 +540,7 @@ static void consume(const void *of)
 static void barriers_beside_ring(const void *of)
 {
     const conv_kernel *k = of;
-    for (int b = 0; loads_residual(k->cfg) && b < 2 * k->cfg->consumers; b++)
+    for (int b = 0; k->cfg->form.residual && b < 2 * k->cfg->consumers; b++)
         mbarrier_init(smem_address(k->residual_barriers + 8 * b), 1);
 }
 
@@ -635,7 +580,7 @@ void conv_sm90(const void *config, int kernel)
     const bool several = cfg->form.direction == CKL_CONV_DATA && !cfg->im2col; // launches: im2col=1 is of strides of 1
     const val beside = several ? ne(k.p.beside, imm(0)) : (val){ 0 };
     conv_run_roles(&(conv_roles){ .consumers = cfg->consumers,
-                                  .maps = { &k.tmaX, &k.tmaW, cfg->direct ? NULL : &k.tmaY },
+                                  .maps = { &k.tmaX, &k.tmaW, &k.tmaY },
                                   .ring = &k.ring,
                                   .barriers = barriers_beside_ring,
                                   .prepare = cfg->tile_k % k.size.depth ? clear_stages : NULL,

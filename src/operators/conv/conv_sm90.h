@@ -6,22 +6,21 @@
 
 /* sm90: y, and the gradient of data */
 
-#define CONV_SM90_CONFIG(X, owner)                                                                                \
-    X(owner, int, consumers, "2", "1 2 3", "warpgroups of 64 pixels each")                                        \
-    X(owner, int, tile_n, "256", "16 32 48 64 80 96 112 128 160 192 224 256", "filters of a CTA")                 \
-    X(owner, int, tile_k, "64", "16 24 32 40 48 56 64", "channels of a stage")                                    \
-    X(owner, int, box_w, "16", "1 2 4 8 16 32 64 128", "columns of its pixels")                                   \
-    X(owner, int, box_h, "8", "1 2 4 8 16 32 64 128", "rows of its pixels")                                       \
-    X(owner, int, box_n, "1", "1 2 4 8 16 32 64 128", "images of its pixels")                                     \
-    X(owner, int, stages, "4", "3 4 5 6 8", "chunks of channels in shared memory")                                \
-    X(owner, int, step_w, "1", "", "columns from one to the next place of a filter")                              \
-    X(owner, int, step_h, "1", "", "rows")                                                                        \
-    X(owner, bool, grouped, "0", "0 1", "groups of channels, in the place of slices")                             \
-    X(owner, int, slices, "1", "1 2 3 4 5 6 8 12 16", "of the taps and channels, f32 sums apart")                 \
-    X(owner, int, together, "1", "1 2 4", "groups whose channels and filters share a tile")                       \
-    X(owner, bool, im2col, "0", "0 1", "pixels follow each other over the ends of rows and images")               \
-    X(owner, bool, tall, "0", "0 1", "a stage has all three rows of a filter, which see one box")                 \
-    X(owner, bool, direct, "0", "0 1", "pixels of few channels, which begin anywhere, are stored from registers") \
+#define CONV_SM90_CONFIG(X, owner)                                                                  \
+    X(owner, int, consumers, "2", "1 2 3", "warpgroups of 64 pixels each")                          \
+    X(owner, int, tile_n, "256", "16 32 48 64 80 96 112 128 160 192 224 256", "filters of a CTA")   \
+    X(owner, int, tile_k, "64", "16 24 32 40 48 56 64", "channels of a stage")                      \
+    X(owner, int, box_w, "16", "1 2 4 8 16 32 64 128", "columns of its pixels")                     \
+    X(owner, int, box_h, "8", "1 2 4 8 16 32 64 128", "rows of its pixels")                         \
+    X(owner, int, box_n, "1", "1 2 4 8 16 32 64 128", "images of its pixels")                       \
+    X(owner, int, stages, "4", "3 4 5 6 8", "chunks of channels in shared memory")                  \
+    X(owner, int, step_w, "1", "", "columns from one to the next place of a filter")                \
+    X(owner, int, step_h, "1", "", "rows")                                                          \
+    X(owner, bool, grouped, "0", "0 1", "groups of channels, in the place of slices")               \
+    X(owner, int, slices, "1", "1 2 3 4 5 6 8 12 16", "of the taps and channels, f32 sums apart")   \
+    X(owner, int, together, "1", "1 2 4", "groups whose channels and filters share a tile")         \
+    X(owner, bool, im2col, "0", "0 1", "pixels follow each other over the ends of rows and images") \
+    X(owner, bool, tall, "0", "0 1", "a stage has all three rows of a filter, which see one box")   \
     X(owner, bool, zeros, "0", "0 1", "the gradient has pixels that no tap sees, and idle warps write them")
 
 typedef struct conv_sm90_config {
@@ -58,9 +57,6 @@ static inline int64_t conv_sm90_in(const ckl_conv_desc *d)
 {
     return (d->direction == CKL_CONV_DATA ? d->k : d->c) / d->groups;
 }
-
-/* Are pixels of y or dx so short that they are stored from registers, as they begin anywhere? */
-bool conv_stores_directly(const ckl_conv_desc *desc);
 
 /* What the kernel and its host side derive alike from a config. */
 typedef struct conv_sm90_shape {
@@ -201,9 +197,9 @@ typedef struct conv_sm90_problem {
     int64_t places[CONV_MODES]; // that a launch computes: of y, or of dx at most the pixels that see the same taps
     int64_t taps;               // but for those at the edges of a filter that see nothing but padding
     int64_t launches,
-        seen_launches;  // of dx, one for each remainder of the strides; those with pixels that some tap sees
-    bool has_unseen;    // has dx pixels that no tap sees?
-    bool whole, direct; // do all pixels begin at whole 16 bytes, as TMA wants, or those that are stored need not?
+        seen_launches;             // of dx, one for each remainder of the strides; those with pixels that some tap sees
+    bool has_unseen;               // has dx pixels that no tap sees?
+    bool whole;                    // begin the channels of all pixels at whole 16 bytes, as TMA wants?
     conv_box box[CONV_SM90_BOXES]; // that fits, of the pixels of one consumer, of two
     bool may_be_tall; // do all three rows of a filter see something, from rows of x that follow each other?
     conv_box tall_box[CONV_SM90_CONSUMERS];
@@ -253,9 +249,6 @@ ckl_status conv_sliced_launch(const ckl_plan *plan, const conv_sm90_config *conf
 
 /* Has this config slices, no more than it has stages or than one launch adds? */
 ckl_status conv_sliced_check(const conv_sm90_problem *problem, const conv_sm90_config *config);
-
-/* Do operands begin at whole 16 bytes, which kernels move, and what is written, if by TMA? */
-ckl_status conv_sm90_check_aligned(const char *who, const conv_sm90_config *config, const ckl_conv_args *args);
 
 /* Enqueues kernel 0 of a plan; the tensors lie as `at` says, the residual as y. */
 ckl_status conv_sm90_launch(const ckl_plan *plan, const conv_sm90_config *config, const ckl_conv_desc *desc,

@@ -78,14 +78,6 @@ static bool may_be_tall(const ckl_conv_desc *d, const conv_mode *rows)
            d->dilation_h == 1 && launches_of(d) == 1;
 }
 
-bool conv_stores_directly(const ckl_conv_desc *d)
-{
-    enum { FEW = 32 };
-    const int64_t out = conv_sm90_out(d);
-    return d->direction != CKL_CONV_WEIGHT && d->groups == 1 && launches_of(d) == 1 && out <= FEW &&
-           out * (int64_t)ckl_dtype_bytes(d->out) % 16;
-}
-
 conv_sm90_problem conv_sm90_problem_of(const ckl_conv_desc *d)
 {
     const bool data = d->direction == CKL_CONV_DATA;
@@ -97,8 +89,7 @@ conv_sm90_problem conv_sm90_problem_of(const ckl_conv_desc *d)
                             .has_unseen = has_unseen(d),
                             .image = conv_tensor_of(d, data ? CONV_X : CONV_Y).stride[0] };
     const int64_t unit = 16 / (int64_t)ckl_dtype_bytes(d->dtype), out_unit = 16 / (int64_t)ckl_dtype_bytes(d->out);
-    p.direct = conv_stores_directly(d);
-    p.whole = p.in % unit == 0 && (p.direct || p.out % out_unit == 0) && (!data || p.out % unit == 0);
+    p.whole = p.in % unit == 0 && p.out % out_unit == 0 && (!data || p.out % unit == 0);
     conv_mode m[CONV_MODES];
     conv_modes(d, m);
     for (int i = 0; i < CONV_MODES; i++) {
@@ -308,7 +299,7 @@ ckl_status conv_sm90_launch(const ckl_plan *plan, const conv_sm90_config *c, con
     p.k = conv_sm90_out(d);
     p.sum_images = (uint32_t)conv_sm90_sum_images(d, c);
     for (int i = 0; i < CONV_RANK; i++)
-        p.x[i] = at[CONV_X].stride[i], p.y[i] = at[CONV_Y].stride[i];
+        p.x[i] = at[CONV_X].stride[i];
     if (d->direction == CKL_CONV_DATA) {
         p.mX = conv_pixels(a->dy, &y, row_bytes);
         return launch_all_data(plan, c, d, &x, p, stream);

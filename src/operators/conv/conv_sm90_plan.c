@@ -149,7 +149,6 @@ static bool candidate_tile(const conv_sm90_problem *p, int i, conv_sm90_config *
     c->step_w = data ? 1 : (int)d->stride_w;
     c->step_h = data ? 1 : (int)d->stride_h;
     c->grouped = d->groups > 1;
-    c->direct = p->direct;
     c->zeros = p->has_unseen;
     c->im2col = c->tall = false;
     c->together = 1;
@@ -216,8 +215,6 @@ static bool candidate_sm90(const void *desc, const ckl_device_info *device, int 
         return false;
     const int order = i % orders;
     const bool three = order > 0 && order % 2 == 0;
-    if ((order == 1 || order == 2) && p->direct)
-        c->tile_n = 0;
     if (three && (c->consumers == 1 || p->taps * ceil_div(p->in, c->tile_k) < THREE_LEAST))
         c->tile_n = 0;
     if (three)
@@ -277,7 +274,7 @@ static double unsure(const conv_sm90_config *c)
  */
 static double box_cost(const conv_sm90_config *c, const conv_sm90_shape *s)
 {
-    const double BOX = c->direct ? 0 : 230;
+    const double BOX = 230;
     const double wide = (double)c->tile_n * (double)ckl_dtype_bytes(c->form.out) / 128;
     return BOX * ((double)c->tile_n / s->y_cols - wide);
 }
@@ -315,7 +312,7 @@ static double filter_row(const conv_sm90_problem *p, int64_t element)
  */
 conv_sm90_work conv_sm90_work_of(const conv_sm90_problem *p, const conv_sm90_config *c)
 {
-    const double PRODUCTS = 2048, PIXEL = 3.2, ZEROS = 11, EPILOGUE = c->direct ? 40 : 10;
+    const double PRODUCTS = 2048, PIXEL = 3.2, ZEROS = 11, EPILOGUE = 10;
     const conv_sm90_shape s = memory_of(c);
     const int64_t in = p->in * c->together; // of groups that share a tile, as if they were one
     const int64_t chunks = ceil_div(in, c->tile_k), element = (int64_t)ckl_dtype_bytes(c->form.dtype);
@@ -466,11 +463,6 @@ static ckl_status check_tile(const conv_sm90_problem *p, const ckl_device_info *
         FAIL(CKL_INVALID, "conv sm90: step_w=%d step_h=%d are not the problem's strides", c->step_w, c->step_h);
     if (c->zeros)
         TRY(conv_check_dense("sm90, by zeros=1,", d));
-    if (c->direct != (p->direct && c->slices == 1) || (c->direct && c->im2col))
-        FAIL(CKL_INVALID,
-             "conv sm90: direct=%d, but pixels are stored so where they are few channels that begin anywhere, "
-             "in boxes",
-             c->direct);
     if (c->zeros && !p->has_unseen)
         FAIL(CKL_INVALID, "conv sm90: zeros=1, but taps see all pixels or none, or rows are beyond 32-bit numbers");
     if (c->consumers < 1 || c->consumers > (c->im2col || c->tall ? 3 : 2)) // boxes are powers of two
@@ -515,19 +507,13 @@ static ckl_status admit_sm90(const void *desc, const ckl_device_info *device, co
     return conv_sm90_admit(p, device, config);
 }
 
-ckl_status conv_sm90_check_aligned(const char *who, const conv_sm90_config *c, const ckl_conv_args *a)
-{
-    if (!PLAN_ALIGNED(16, a->x, a->w, a->dy) || (!c->direct && !PLAN_ALIGNED(16, a->y, a->residual, a->dx)))
-        FAIL(CKL_INVALID, "conv %s: a pointer is not aligned to 16 bytes; impl=sm80 takes any", who);
-    return CKL_OK;
-}
-
 static ckl_status launch_sm90(const ckl_plan *plan, const void *args, ckl_stream stream)
 {
     const ckl_conv_desc *d = plan->desc;
     const ckl_conv_args *a = args;
     conv_tensor at[CONV_TENSORS];
-    TRY(conv_sm90_check_aligned("sm90", plan->config, a));
+    if (!PLAN_ALIGNED(16, a->x, a->w, a->y, a->residual, a->dx, a->dy))
+        FAIL(CKL_INVALID, "conv sm90: a pointer is not aligned to 16 bytes; impl=sm80 takes any");
     conv_tensors_of(d, at);
     return conv_sm90_launch(plan, plan->config, d, a, at, stream);
 }
