@@ -6,8 +6,7 @@
 #define TRANSPOSE_SM80_CONFIG(X, owner)                                              \
     TRANSPOSE_TILE_FIELDS(X, owner)                                                  \
     X(owner, int, align, "32", "4 16 32", "bytes: where windows of y begin and end") \
-    X(owner, int, lanes, "32", "8 32", "of a warp along a row of y")                 \
-    X(owner, int, ctas_per_sm, "0", "0 4 6 8", "CTAs that shall fit an SM: bounds registers; 0: any")
+    X(owner, int, lanes, "32", "8 32", "of a warp along a row of y")
 
 FIELD_STRUCT(transpose_sm80_config, TRANSPOSE_SM80_CONFIG);
 

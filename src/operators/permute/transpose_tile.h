@@ -17,10 +17,8 @@
     X(owner, bool, across, "0", "0 1", "neighbouring CTAs go along the rows of x, not down them") \
     X(owner, bool, prefetch, "0", "0 1", "prefetch x to L2 while the kernel before may still run")
 
-/*
- * Of every kernel that transposes matrices. Distances are bytes, of naive and tiled elements; sizes and strides of
- * outer modes are the fastest's first.
- */
+/* Of every kernel that transposes matrices. Distances are bytes; sizes and strides of outer modes are the fastest's
+ * first. */
 #define TRANSPOSE_PARAMS(X, owner)                \
     X(owner, tensor, tX)                          \
     X(owner, tensor, tY)                          \
@@ -29,10 +27,8 @@
     X(owner, u32, size, [PERMUTE_OUTER_MAX])      \
     X(owner, pointer, x)                          \
     X(owner, i64, ldx)                            \
-    X(owner, i64, incx)                           \
     X(owner, pointer, y)                          \
     X(owner, i64, ldy)                            \
-    X(owner, i64, incy)                           \
     X(owner, i64, stride_x, [PERMUTE_OUTER_MAX])  \
     X(owner, i64, stride_y, [PERMUTE_OUTER_MAX])  \
     X(owner, u32, factor) /* of the short side */ \
