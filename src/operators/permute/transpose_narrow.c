@@ -361,8 +361,7 @@ static bool candidate_narrow(const void *problem, const ckl_device_info *device,
     int *along = c->short_x ? &c->tile_r : &c->tile_c;
     *along >>= i;
     // shorter tiles are more CTAs: those of two kernels are to fit
-    c->prefetch =
-        permute_pays_prefetch((i ? 2 : 1) * transpose_tiles(problem, c->tile_r, c->tile_c), device);
+    c->prefetch = permute_pays_prefetch((i ? 2 : 1) * transpose_tiles(problem, c->tile_r, c->tile_c), device);
     return *along >= ALONG_MIN;
 }
 

@@ -17,8 +17,7 @@
     X(owner, bool, across, "0", "0 1", "neighbouring CTAs go along the rows of x, not down them") \
     X(owner, bool, prefetch, "0", "0 1", "prefetch x to L2 while the kernel before may still run")
 
-/* Of every kernel that transposes matrices. Distances are bytes; sizes and strides of outer modes are the fastest's
- * first. */
+/* Of every kernel that transposes matrices. Distances are bytes; of outer modes the fastest comes first. */
 #define TRANSPOSE_PARAMS(X, owner)                \
     X(owner, tensor, tX)                          \
     X(owner, tensor, tY)                          \
