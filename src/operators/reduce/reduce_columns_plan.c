@@ -176,15 +176,16 @@ static bool may_be_alone(const reduce_view *v, const ckl_device_info *device, co
     return tiles_of(v, c) >= device->sm_count || v->count * c->lanes <= (int64_t)TURNS_FEW * c->threads * c->steps;
 }
 
-/* Strips of every width from lanes_max to lanes_min, shared by CTAs or not. Takes one that costs `sure` times less. */
-static void consider(const reduce_view *v, const ckl_device_info *device, reduce_columns_config t, int lanes_max,
-                     int lanes_min, double sure, reduce_columns_config *best)
+/* Strips from as wide as a CTA to a few lanes, shared by CTAs or not; one that costs `sure` times less is taken. */
+static void consider(const reduce_view *v, const ckl_device_info *device, const reduce_columns_config *t, double sure,
+                     reduce_columns_config *best)
 {
-    const int64_t across = power_of_two_ceil(ceil_div(columns_of(v), t.vec));
-    for (int lanes = (int)min_i64(min_i64(lanes_max, across), t.threads); lanes >= min_i64(lanes_min, across);
+    enum { LANES_MAX = 256, LANES_MIN = 8 };
+    const int64_t across = power_of_two_ceil(ceil_div(columns_of(v), t->vec));
+    for (int lanes = (int)min_i64(min_i64(LANES_MAX, across), t->threads); lanes >= min_i64(LANES_MIN, across);
          lanes /= 2)
         for (int alone = 0; alone < 2; alone++) {
-            reduce_columns_config c = t;
+            reduce_columns_config c = *t;
             c.lanes = lanes;
             if (c.vec > 1 && !columns_divide(v, c.vec) && !reduce_columns_ragged(&c))
                 continue;
@@ -196,36 +197,24 @@ static void consider(const reduce_view *v, const ckl_device_info *device, reduce
 }
 
 /*
- * The widest vectors by 256 threads, in strips of a warp or less; of columns that begin anywhere half ones, too. Where
- * they promise a tenth less, wider strips, other CTAs, single elements.
+ * The widest vectors by 256 threads, or others. Where they promise a tenth less, half vectors of columns that begin
+ * anywhere, and single elements.
  */
 static ckl_status choose_columns(const void *desc, const ckl_device_info *device, void *config)
 {
-    enum { LANES_MAX = 256, LANES_MIN = 8, LANES_RAGGED = 4 };
     static const int threads[] = { 256, 512, 128 };
     static const double NEARLY = 0.99, SURE = 0.9;
     reduce_columns_config *c = config, t = *c;
     const reduce_view *v = desc;
     TRY(check_columns(v));
     t.kind = v->kind;
-    t.vec = widest_vector(v);
-    const bool ragged = !columns_divide(v, t.vec),
-               many = v->rows / t.vec >= (int64_t)device->sm_count * REDUCE_THREADS_WANTED;
+    const int widest = widest_vector(v);
+    const int vectors[] = { widest, columns_divide(v, widest) ? 1 : widest / 2, 1 };
     c->lanes = 0;
-    if (many && !ragged)
-        consider(v, device, t, LANES_MAX, LANES_MAX, NEARLY, c);
-    consider(v, device, t, WARP, ragged ? LANES_RAGGED : LANES_MIN, NEARLY, c);
-    consider(v, device, t, LANES_MAX, 2 * WARP, NEARLY, c);
-    for (reduce_columns_config half = t; ragged && half.vec > 2; half.vec = 2) {
-        half.vec /= 2;
-        consider(v, device, half, LANES_MAX, LANES_RAGGED, NEARLY, c);
-    }
-    for (int i = 0; i < COUNT_OF(threads); i++) {
-        reduce_columns_config other = t;
-        other.threads = threads[i];
-        consider(v, device, other, WARP, LANES_MIN, NEARLY, c);
-        other.vec = 1;
-        consider(v, device, other, LANES_MAX, LANES_MIN, SURE, c);
+    for (int i = 0; i < COUNT_OF(threads) * COUNT_OF(vectors); i++) {
+        t.threads = threads[i / COUNT_OF(vectors)];
+        t.vec = vectors[i % COUNT_OF(vectors)];
+        consider(v, device, &t, t.vec == widest ? NEARLY : SURE, c);
     }
     return CKL_OK;
 }
