@@ -18,7 +18,6 @@
  * Lanes and addresses are computed by hand: the phase of a row and the window of a row of y depend on the row's
  * address, so no layout gives the distance from one row to the next.
  */
-#include "operators/permute/transpose_sm80.h"
 
 #include "operators/permute/transpose_plan.h"
 

@@ -10,7 +10,6 @@
  * Lanes are computed by hand: diagonals and woven rows are an exclusive or of two coordinates, which no layout has, and
  * the values of a lane that ldmatrix loads lie 8 rows apart, which no product of threads and values gives.
  */
-#include "operators/permute/transpose_sm80.h"
 #include "operators/permute/transpose_plan.h"
 
 FIELD_STRUCT(transpose_sm90_config, TRANSPOSE_TILE_FIELDS);
