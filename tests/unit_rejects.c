@@ -270,7 +270,6 @@ TEST(threads)
         "attention_decode impl=naive config='threads=%d'",
         "conv impl=naive config='threads=%d'",
         "gemm impl=naive config='threads=%d'",
-        "transpose rows=700 cols=5 impl=narrow config='threads=%d'",
         "rope impl=vector config='threads=%d'",
     };
     for (int i = 0; i < COUNT_OF(crowded); i++)

@@ -200,7 +200,7 @@ static bool fold_pixels(const groupnorm_search *s, groupnorm_config *c)
 {
     const ckl_groupnorm_desc *d = s->d;
     const int whole = (int)min_i64(power_of_two_in(d->c), GROUPNORM_VECTOR_BYTES);
-    if (d->layout == CKL_IMAGE_NCHW || d->groups > BUNDLE_MAX_WHOLE)
+    if (d->layout == CKL_IMAGE_NCHW || d->groups > THREADS_MAX)
         return false;
     groupnorm_config folded = *c;
     folded.bundle = (int)d->groups;

@@ -124,7 +124,7 @@ static bool share_out(const groupnorm_search *s, int64_t units, int64_t budget, 
 {
     const bool nchw = s->d->layout == CKL_IMAGE_NCHW;
     const int threads_max = s->threads_max;
-    const double KEPT_OUT = 1.15;
+    const double KEPT_OUT = 1.15, LESS = 0.9999; // of more threads, whose cost is the same but for rounding
     const int64_t vectors = units * groupnorm_grid_of(c).columns;
     const bool forward = s->d->direction == CKL_DIRECTION_FORWARD;
     const int64_t slices = c->parts * ceil_div(groupnorm_units(s->d, c), max_i64(units, 1));
@@ -148,11 +148,11 @@ static bool share_out(const groupnorm_search *s, int64_t units, int64_t budget, 
             keep_vectors(s, budget, c);
             const bool exact = !forward || !groupnorm_adds_too_many(c, slices);
             double cost = cost_of(c, units, wanted);
-            if (cost >= least || !exact || groupnorm_shared_bytes(s->d, s->slicing, c) > budget)
+            if (cost >= LESS * least || !exact || groupnorm_shared_bytes(s->d, s->slicing, c) > budget)
                 continue;
             if (keeps_others_out(s, c))
                 cost *= KEPT_OUT;
-            if (cost < least) {
+            if (cost < LESS * least) {
                 least = cost;
                 best = *c;
             }

@@ -101,9 +101,7 @@ void permutation_find_matrix(permutation *p)
         return;
     const permute_mode row = p->modes[in_y], column = p->modes[in_x];
     permute_matrix *m = &p->matrix;
-    *m = (permute_matrix){
-        .rows = row.size, .cols = column.size, .ldx = row.x, .incx = column.x, .ldy = column.y, .incy = row.y
-    };
+    *m = (permute_matrix){ .rows = row.size, .cols = column.size, .ldx = row.x, .ldy = column.y };
     bool between_x = false, between_y = false; // do rows of other matrices lie between two of one?
     for (int i = 0; i < p->rank; i++) {
         between_x |= i != in_x && i != in_y && p->modes[i].x < m->ldx;

@@ -19,12 +19,11 @@ typedef struct permute_mode {
 } permute_mode;
 
 /*
- * Transposes of matrices: element (r,c) is at r * ldx + c * incx in x and at c * ldy + r * incy in y, once per outer
- * mode.
+ * Transposes of matrices: element (r,c) is at r * ldx + c in x and at c * ldy + r in y, once per outer mode.
  */
 typedef struct permute_matrix {
     int64_t rows, cols;
-    int64_t ldx, incx, ldy, incy;
+    int64_t ldx, ldy;
     int outer_count;
     permute_mode outer[PERMUTE_OUTER_MAX]; // in the order of the CTAs, the fastest first
 } permute_matrix;

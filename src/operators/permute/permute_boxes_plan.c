@@ -170,7 +170,7 @@ static bool candidate_boxes(const void *problem, const ckl_device_info *device, 
     c->run_y = RUN_Y_MIN << i / RUNS_X;
     if (find_box(p, c, &b)) {
         describe(p, &b, c);
-        c->prefetch = permute_pays_prefetch(b.count, PERMUTE_THREADS, device);
+        c->prefetch = permute_pays_prefetch(b.count, device);
     }
     return true;
 }

@@ -34,21 +34,19 @@ static inline int permute_word_bytes(int bytes)
  * Do so many CTAs fit the GPU at once? They ask L2 for x then, before they wait for the kernel before. Of more, some
  * come when it has ended: 1x32x235x112 f32, 2,0,3,1: 3.43 us, so 2.85; transpose of 4096x288 f32 3.86 and 3.48.
  */
-static inline bool permute_pays_prefetch(int64_t ctas, int threads, const ckl_device_info *device)
+static inline bool permute_pays_prefetch(int64_t ctas, const ckl_device_info *device)
 {
     enum { RESIDENT_THREADS = 2048 };
-    return threads * ctas <= RESIDENT_THREADS * (int64_t)device->sm_count;
+    return PERMUTE_THREADS * ctas <= RESIDENT_THREADS * (int64_t)device->sm_count;
 }
 
 /* All implementations of both operators, in order of preference. */
 extern const implementation transpose_sm90_implementation, transpose_narrow_implementation,
-    transpose_sm80_implementation, permute_boxes_implementation, permute_gather_implementation,
-    transpose_tiled_implementation, transpose_naive_implementation;
-#define PERMUTE_IMPLEMENTATIONS                                                                             \
-    {                                                                                                       \
-        &transpose_sm90_implementation, &transpose_narrow_implementation, &transpose_sm80_implementation,   \
-            &permute_boxes_implementation, &permute_gather_implementation, &transpose_tiled_implementation, \
-            &transpose_naive_implementation, NULL                                                           \
+    transpose_sm80_implementation, permute_boxes_implementation, permute_gather_implementation;
+#define PERMUTE_IMPLEMENTATIONS                                                                           \
+    {                                                                                                     \
+        &transpose_sm90_implementation, &transpose_narrow_implementation, &transpose_sm80_implementation, \
+            &permute_boxes_implementation, &permute_gather_implementation, NULL                           \
     }
 
 /* Of all kernels that are chosen by cost: a launch that waits for no sums. Alike, so that it does not decide. */

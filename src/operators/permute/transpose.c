@@ -37,16 +37,13 @@ static ckl_status view(const void *desc, void *out)
     const permute_mode batch = { d->batch, d->stride_x, d->stride_y };
     /* In any order. */
     const permute_mode modes[] = { batch, { d->rows, d->ldx, d->incy }, { d->cols, d->incx, d->ldy } };
-    const permute_matrix matrix = { .rows = d->rows,
-                                    .cols = d->cols,
-                                    .ldx = d->ldx,
-                                    .incx = d->incx,
-                                    .ldy = d->ldy,
-                                    .incy = d->incy,
-                                    .outer_count = d->batch > 1,
-                                    .outer = { batch } };
+    const permute_matrix matrix = {
+        .rows = d->rows, .cols = d->cols, .ldx = d->ldx, .ldy = d->ldy, .outer_count = d->batch > 1, .outer = { batch }
+    };
     permutation *p = out;
-    *p = (permutation){ .op = "transpose", .bytes = dtype_bytes(d->dtype), .has_matrix = true, .matrix = matrix };
+    *p = (permutation){
+        .op = "transpose", .bytes = dtype_bytes(d->dtype), .has_matrix = d->incx == 1 && d->incy == 1, .matrix = matrix
+    };
     return permutation_simplify(p, COUNT_OF(modes), modes);
 }
 

@@ -17,7 +17,6 @@
     X(owner, bool, short_x, "1", "0 1", "1: rows of x are short; 0: rows of y are")                 \
     X(owner, int, tile_r, "1024", "4 16 64 256 1024", "rows of x of a CTA")                         \
     X(owner, int, tile_c, "4", "4 16 64 256 1024", "columns of x of a CTA")                         \
-    X(owner, int, threads, "256", "64 128 256", "threads of a CTA")                                 \
     X(owner, bool, padded, "0", "0 1", "a chunk of padding after each line of a run of short rows") \
     X(owner, bool, prefetch, "0", "0 1", "prefetch x to L2 while the kernel before may still run")
 
@@ -90,7 +89,7 @@ static void load_runs(const narrow *k, bool ask)
     const int chunks = k->run_bytes / CHUNK_BYTES;
     const bool one = k->cfg->short_x;
     val one_end = div(add(add(phase_of(k, imm(0)), k->length), imm(CHUNK_BYTES - 1)), imm(CHUNK_BYTES));
-    LOOP_FROM(n, thread(), one ? one_end : mul(k->runs, imm(chunks)), imm(k->cfg->threads)) {
+    LOOP_FROM(n, thread(), one ? one_end : mul(k->runs, imm(chunks)), imm(PERMUTE_THREADS)) {
         val run = one ? imm_as(U32, 0) : div(n, imm(chunks)),
             offset = mul(one ? n : rem(n, imm(chunks)), imm(CHUNK_BYTES));
         val phase = phase_of(k, run), end = add(phase, k->length), exists = lt(offset, end);
@@ -161,7 +160,7 @@ static void store_long_runs(const narrow *k)
 {
     const transpose_narrow_config *cfg = k->cfg;
     const int elements = k->word_elements, words = cfg->tile_r / elements;
-    const int along = (int)min_i64(words, cfg->threads), at_once = cfg->threads / along;
+    const int along = (int)min_i64(words, PERMUTE_THREADS), at_once = PERMUTE_THREADS / along;
     val row = convert(U32, k->tile.ldx), mine = mul(thread_at(thread(), 0, along, at_once), imm(elements));
     val apart = padded(k, mul(row, imm(along * elements))); // whole lines, where there are several words
     LOOP_FROM(n, thread_at(thread(), 1, along, at_once), k->size, imm(at_once)) {
@@ -192,7 +191,7 @@ static void store_short_rows(const narrow *k)
     val period = k->size; // words until one begins with the same row of x
     for (int e = elements; e > 1; e /= 2)
         period = select(eq(bit_and(period, imm(1)), imm(0)), div(period, imm(2)), period);
-    val words = mul(div(imm_as(U32, cfg->threads), period), period); // at once
+    val words = mul(div(imm_as(U32, PERMUTE_THREADS), period), period); // at once
     val apart = mul(div(mul(words, imm(elements)), k->size), imm(cfg->bytes)), moved = variable(U32, imm(0));
     // by hand: which element a thread begins with depends on where this run of y begins
     val mine = add(y.head, mul(thread(), imm(elements))), from[4], x[4];
@@ -214,7 +213,7 @@ static void store_ends(const narrow *k, val runs, int per_run, bool heads)
 {
     const transpose_narrow_config *cfg = k->cfg;
     val window = cfg->short_x ? imm(cfg->tile_r) : mul(k->size, imm(cfg->tile_c));
-    LOOP_FROM(n, thread(), mul(runs, imm(per_run)), imm(cfg->threads)) {
+    LOOP_FROM(n, thread(), mul(runs, imm(per_run)), imm(PERMUTE_THREADS)) {
         run y = run_at(k, div(n, imm(per_run)));
         val i = rem(n, imm(per_run)), wanted = lt(i, y.head);
         if (!heads) {
@@ -248,7 +247,7 @@ static void transpose_narrow(const void *config, int kernel)
 {
     const transpose_narrow_config *cfg = config;
     (void)kernel;
-    launch_bounds(cfg->threads, 0);
+    launch_bounds(PERMUTE_THREADS, 0);
     transpose_values p = params_of(transpose);
     narrow k = describe_tile(cfg, &p);
     val left = cfg->short_x ? sub(k.tile.rows, k.tile.row) : sub(k.tile.cols, k.tile.col);
@@ -311,24 +310,6 @@ static ckl_status check_short_side(const permutation *p)
     return CKL_OK;
 }
 
-/*
- * Each thread of a CTA has 32 bytes or more of a run that is the tile of short rows of x: fewer threads do less beside
- * their words. 256x360x405x5 f16, 1,3,0,2, 4 KB a matrix, takes 1250 instructions of a warp by 64 threads, 2700 by 256.
- * Few CTAs want more.
- */
-static int threads_for(const permutation *p, const transpose_narrow_config *c, const ckl_device_info *device)
-{
-    enum { THREADS_MIN = 64, BYTES = 32, WAVES = 4, RESIDENT_THREADS = 2048 };
-    const permute_matrix *m = &p->matrix;
-    const int64_t bytes = min_i64(m->rows, c->tile_r) * m->cols * p->bytes;
-    const int64_t tiles = transpose_tiles(p, c->tile_r, c->tile_c);
-    int threads = c->threads;
-    while (c->short_x && threads > THREADS_MIN && bytes < BYTES * threads &&
-           tiles * threads >= WAVES * RESIDENT_THREADS * (int64_t)device->sm_count)
-        threads /= 2;
-    return threads;
-}
-
 /* Accesses to shared memory for the words that a warp stores: of neighbouring rows, or of a few runs of x. */
 static int narrow_turns(const permutation *p, const transpose_narrow_config *c)
 {
@@ -364,11 +345,10 @@ static ckl_status choose_narrow(const void *problem, const ckl_device_info *devi
         along /= 2;
     c->tile_r = c->short_x ? along : side;
     c->tile_c = c->short_x ? side : along;
-    c->threads = threads_for(p, c, device);
     const int turns = narrow_turns(p, c);
     c->padded = c->short_x;
     c->padded = c->short_x && narrow_turns(p, c) < turns;
-    c->prefetch = permute_pays_prefetch(transpose_tiles(p, c->tile_r, c->tile_c), c->threads, device);
+    c->prefetch = permute_pays_prefetch(transpose_tiles(p, c->tile_r, c->tile_c), device);
     return CKL_OK;
 }
 
@@ -381,8 +361,7 @@ static bool candidate_narrow(const void *problem, const ckl_device_info *device,
     int *along = c->short_x ? &c->tile_r : &c->tile_c;
     *along >>= i;
     // shorter tiles are more CTAs: those of two kernels are to fit
-    c->prefetch =
-        permute_pays_prefetch((i ? 2 : 1) * transpose_tiles(problem, c->tile_r, c->tile_c), c->threads, device);
+    c->prefetch = permute_pays_prefetch((i ? 2 : 1) * transpose_tiles(problem, c->tile_r, c->tile_c), device);
     return *along >= ALONG_MIN;
 }
 
@@ -400,8 +379,6 @@ static ckl_status admit_narrow(const void *problem, const ckl_device_info *devic
                               32 / p->bytes, ALONG_MAX));
     if (c->padded && !c->short_x)
         FAIL(CKL_INVALID, "%s narrow: padded=1 is for short rows of x", p->op);
-    TRY(transpose_check_power(p, "narrow", "threads", c->threads, ROWS_MAX,
-                              device->threads_per_cta_max)); // a word for each of short rows
     return transpose_check_memory(p, "narrow", smem_bytes_of(c), device);
 }
 
@@ -413,7 +390,7 @@ static plan_cost cost_narrow(const void *problem, const ckl_device_info *device,
     const bool by_parts = !c->short_x && c->bytes < WORD_BYTES; // whole words of y are made of several runs of x
     const transpose_tiling t = { .rows = c->tile_r,
                                  .cols = c->tile_c,
-                                 .threads = c->threads,
+                                 .threads = PERMUTE_THREADS,
                                  .smem_bytes = smem_bytes_of(c),
                                  .rate = by_parts ? 0.95 : 1.01,
                                  .wait = TRANSPOSE_TILE_WAIT * c->tile_r * c->tile_c * c->bytes - NO_REDUCTION -
@@ -427,7 +404,7 @@ static plan_cost cost_narrow(const void *problem, const ckl_device_info *device,
 static ckl_status launch_narrow(const ckl_plan *plan, const void *args, ckl_stream stream)
 {
     const transpose_narrow_config *c = plan->config;
-    return transpose_launch(plan, 0, args, c->bytes, c->tile_r, c->tile_c, stream);
+    return transpose_launch(plan, 0, args, c->tile_r, c->tile_c, stream);
 }
 
 static const field narrow_fields[] = { NARROW_CONFIG(FIELD_ROW, transpose_narrow_config) };
@@ -438,6 +415,6 @@ const implementation transpose_narrow_implementation = {
     .candidate = candidate_narrow,
     .is_trusted = plan_trusts_all,
     .cost = cost_narrow,
-    .rivals = { &permute_boxes_implementation, &permute_gather_implementation },
+    .rivals = { &transpose_sm80_implementation, &permute_boxes_implementation, &permute_gather_implementation },
     .params = &transpose_param_list,
 };

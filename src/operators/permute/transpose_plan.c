@@ -26,8 +26,7 @@ static param_tensor tensor_of(const void *pointer, int64_t rows, int64_t cols, i
     return (param_tensor){ .pointer = pointer, .size = { cols, rows }, .stride = { 1, ld } };
 }
 
-/* Distances are in units of 1/unit of an element. */
-static transpose_params params_of_call(const permutation *p, const permute_pointers *a, int unit)
+static transpose_params params_of_call(const permutation *p, const permute_pointers *a)
 {
     const permute_matrix *m = &p->matrix;
     const divisor side = divisor_of(max_i64(1, min_i64(m->rows, m->cols)));
@@ -36,18 +35,16 @@ static transpose_params params_of_call(const permutation *p, const permute_point
                                 .rows = (uint32_t)m->rows,
                                 .cols = (uint32_t)m->cols,
                                 .x = a->x,
-                                .ldx = m->ldx * unit,
-                                .incx = m->incx * unit,
+                                .ldx = m->ldx * p->bytes,
                                 .y = a->y,
-                                .ldy = m->ldy * unit,
-                                .incy = m->incy * unit,
+                                .ldy = m->ldy * p->bytes,
                                 .factor = side.factor,
                                 .shift = side.shift };
     for (int i = 0; i < m->outer_count; i++) {
         permute_mode outer = m->outer[i];
         params.size[i] = (uint32_t)outer.size;
-        params.stride_x[i] = outer.x * unit;
-        params.stride_y[i] = outer.y * unit;
+        params.stride_x[i] = outer.x * p->bytes;
+        params.stride_y[i] = outer.y * p->bytes;
         params.tX.size[2 + i] = params.tY.size[2 + i] = outer.size;
         params.tX.stride[2 + i] = outer.x;
         params.tY.stride[2 + i] = outer.y;
@@ -55,11 +52,11 @@ static transpose_params params_of_call(const permutation *p, const permute_point
     return params;
 }
 
-ckl_status transpose_launch(const ckl_plan *plan, int kernel, const permute_pointers *a, int unit, int tile_r,
-                            int tile_c, ckl_stream stream)
+ckl_status transpose_launch(const ckl_plan *plan, int kernel, const permute_pointers *a, int tile_r, int tile_c,
+                            ckl_stream stream)
 {
     const permutation *p = plan->desc;
-    const transpose_params params = params_of_call(p, a, unit);
+    const transpose_params params = params_of_call(p, a);
     return plan_launch(plan, kernel, (plan_grid){ .x = transpose_tiles(p, tile_r, tile_c) }, &params, stream);
 }
 
@@ -102,9 +99,6 @@ ckl_status transpose_check_tiles(const permutation *p, const char *who, int byte
 
 ckl_status transpose_check_memory(const permutation *p, const char *who, int64_t smem, const ckl_device_info *device)
 {
-    if (p->matrix.incx != 1 || p->matrix.incy != 1)
-        FAIL(CKL_UNSUPPORTED, "%s %s: incx=%" PRId64 " incy=%" PRId64 " are not both 1", p->op, who, p->matrix.incx,
-             p->matrix.incy);
     if (smem > device->smem_per_cta_bytes)
         FAIL(CKL_UNSUPPORTED, "%s %s: the tile needs %" PRId64 " bytes of shared memory, %s has %" PRId64, p->op, who,
              smem, device->id, device->smem_per_cta_bytes);

@@ -6,9 +6,9 @@
 /* Tiles of all matrices, one a CTA. */
 int64_t transpose_tiles(const permutation *p, int tile_r, int tile_c);
 
-/* Launches a CTA for each tile. Distances are bytes, of naive and tiled elements: units of 1/unit of an element. */
-ckl_status transpose_launch(const ckl_plan *plan, int kernel, const permute_pointers *a, int unit, int tile_r,
-                            int tile_c, ckl_stream stream);
+/* Launches a CTA for each tile. */
+ckl_status transpose_launch(const ckl_plan *plan, int kernel, const permute_pointers *a, int tile_r, int tile_c,
+                            ckl_stream stream);
 
 /* Limits. `who` is the implementation. */
 
@@ -19,7 +19,7 @@ ckl_status transpose_check_sides(const permutation *p, const char *who, int side
 /* Is there a matrix, as the config says, of numbers that fit? */
 ckl_status transpose_check_tiles(const permutation *p, const char *who, int bytes, int outer, int tile_r, int tile_c);
 
-/* Are x and y contiguous along the matrix's columns and rows, and do so many bytes fit shared memory? */
+/* Do so many bytes fit shared memory? */
 ckl_status transpose_check_memory(const permutation *p, const char *who, int64_t smem, const ckl_device_info *device);
 
 ckl_status transpose_check_power(const permutation *p, const char *who, const char *name, int value, int low, int high);

@@ -18,7 +18,6 @@
  * Lanes and addresses are computed by hand: the phase of a row and the window of a row of y depend on the row's
  * address, so no layout gives the distance from one row to the next.
  */
-#include "operators/permute/transpose_sm80.h"
 
 #include "operators/permute/transpose_plan.h"
 
@@ -236,7 +235,7 @@ void transpose_sm80(const void *config, int kernel)
 {
     const transpose_sm80_config *cfg = config;
     (void)kernel;
-    launch_bounds(PERMUTE_THREADS, cfg->ctas_per_sm);
+    launch_bounds(PERMUTE_THREADS, cfg->bytes == 1 ? 4 : 0); // of longer elements 70 registers let three CTAs in
     transpose_values p = params_of(transpose);
     int word = permute_word_bytes(cfg->bytes);
     sm80 k = { .cfg = cfg, .type = transpose_type(cfg->bytes), .word_type = transpose_type(word), .word = word };
@@ -303,8 +302,7 @@ static ckl_status choose_sm80(const void *problem, const ckl_device_info *device
     // four lanes would read bytes of one bank
     c->lanes = p->bytes == 1 && p->matrix.ldx % 2 == 0 && c->align == 32 ? 8 : 32;
     c->across = transpose_goes_across(p, c->tile_c, device);
-    c->ctas_per_sm = p->bytes == 1 ? 4 : 0; // else 70 registers let three in
-    c->prefetch = permute_pays_prefetch(transpose_tiles(p, c->tile_r, c->tile_c), PERMUTE_THREADS, device);
+    c->prefetch = permute_pays_prefetch(transpose_tiles(p, c->tile_r, c->tile_c), device);
     return CKL_OK;
 }
 
@@ -317,7 +315,7 @@ static bool candidate_sm80(const void *problem, const ckl_device_info *device, i
         return false;
     c->tile_c = (int)max_i64(COLUMNS_MIN, c->tile_c >> i);
     c->across = transpose_goes_across(problem, c->tile_c, device);
-    c->prefetch = permute_pays_prefetch(transpose_tiles(problem, c->tile_r, c->tile_c), PERMUTE_THREADS, device);
+    c->prefetch = permute_pays_prefetch(transpose_tiles(problem, c->tile_r, c->tile_c), device);
     return true;
 }
 
@@ -366,7 +364,7 @@ static plan_cost cost_sm80(const void *problem, const ckl_device_info *device, c
 static ckl_status launch_sm80(const ckl_plan *plan, const void *args, ckl_stream stream)
 {
     const transpose_sm80_config *c = plan->config;
-    return transpose_launch(plan, 0, args, c->bytes, c->tile_r, c->tile_c, stream);
+    return transpose_launch(plan, 0, args, c->tile_r, c->tile_c, stream);
 }
 
 static const field sm80_fields[] = { TRANSPOSE_SM80_CONFIG(FIELD_ROW, transpose_sm80_config) };

@@ -10,7 +10,6 @@
  * Lanes are computed by hand: diagonals and woven rows are an exclusive or of two coordinates, which no layout has, and
  * the values of a lane that ldmatrix loads lie 8 rows apart, which no product of threads and values gives.
  */
-#include "operators/permute/transpose_sm80.h"
 #include "operators/permute/transpose_plan.h"
 
 FIELD_STRUCT(transpose_sm90_config, TRANSPOSE_TILE_FIELDS);
@@ -284,7 +283,7 @@ static ckl_status choose_sm90(const void *problem, const ckl_device_info *device
     const bool few = transpose_tiles(p, c->tile_r, tile) < TILES_OF_SM * (int64_t)device->sm_count;
     c->tile_c = few || p->matrix.cols <= least ? least : tile;
     c->across = transpose_goes_across(p, c->tile_c, device);
-    c->prefetch = permute_pays_prefetch(transpose_tiles(p, c->tile_r, c->tile_c), PERMUTE_THREADS, device);
+    c->prefetch = permute_pays_prefetch(transpose_tiles(p, c->tile_r, c->tile_c), device);
     return CKL_OK;
 }
 
@@ -346,7 +345,7 @@ static ckl_status launch_sm90(const ckl_plan *plan, const void *args, ckl_stream
     const transpose_sm90_config *c = plan->config;
     const permute_pointers *a = args;
     const int kernel = PLAN_ALIGNED(TMA_ALIGNMENT, a->x, a->y) ? 0 : 1; // of the same tiles
-    return transpose_launch(plan, kernel, args, c->bytes, c->tile_r, c->tile_c, stream);
+    return transpose_launch(plan, kernel, args, c->tile_r, c->tile_c, stream);
 }
 
 static const field sm90_fields[] = { TRANSPOSE_TILE_FIELDS(FIELD_ROW, transpose_sm90_config) };

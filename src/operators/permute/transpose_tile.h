@@ -17,10 +17,16 @@
     X(owner, bool, across, "0", "0 1", "neighbouring CTAs go along the rows of x, not down them") \
     X(owner, bool, prefetch, "0", "0 1", "prefetch x to L2 while the kernel before may still run")
 
-/*
- * Of every kernel that transposes matrices. Distances are bytes, of naive and tiled elements; sizes and strides of
- * outer modes are the fastest's first.
- */
+/* Of the kernel for any alignment, which sm90 launches, too, where pointers are not aligned. */
+#define TRANSPOSE_SM80_CONFIG(X, owner)                                              \
+    TRANSPOSE_TILE_FIELDS(X, owner)                                                  \
+    X(owner, int, align, "32", "4 16 32", "bytes: where windows of y begin and end") \
+    X(owner, int, lanes, "32", "8 32", "of a warp along a row of y")
+
+FIELD_STRUCT(transpose_sm80_config, TRANSPOSE_SM80_CONFIG);
+void transpose_sm80(const void *config, int kernel);
+
+/* Of every kernel that transposes matrices. Distances are bytes; of outer modes the fastest comes first. */
 #define TRANSPOSE_PARAMS(X, owner)                \
     X(owner, tensor, tX)                          \
     X(owner, tensor, tY)                          \
@@ -29,10 +35,8 @@
     X(owner, u32, size, [PERMUTE_OUTER_MAX])      \
     X(owner, pointer, x)                          \
     X(owner, i64, ldx)                            \
-    X(owner, i64, incx)                           \
     X(owner, pointer, y)                          \
     X(owner, i64, ldy)                            \
-    X(owner, i64, incy)                           \
     X(owner, i64, stride_x, [PERMUTE_OUTER_MAX])  \
     X(owner, i64, stride_y, [PERMUTE_OUTER_MAX])  \
     X(owner, u32, factor) /* of the short side */ \

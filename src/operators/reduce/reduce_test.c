@@ -347,7 +347,7 @@ static const char *const cases[] = {
     "op=sum shape=2^15+3 dtype=f32 impl=rows",
     "op=min shape=20000 dtype=i32 impl=rows fill=integers",
     "op=argmin shape=3x5000 axes=1 dtype=i64 impl=rows config='split=4'           # states of two numbers of 64 bits",
-    "op=mean shape=3x16x1027 axes=1 impl=columns config='lanes=256 vec=1 steps=16' # a thread for each of odd columns",
+    "op=mean shape=3x16x1027 axes=1 impl=columns config='threads=256 lanes=256 vec=1 steps=16' # a thread each",
     "op=sum shape=2x37x515 axes=1 dtype=f16 impl=columns config='lanes=256 vec=1 steps=13 split=3'",
     "op=var shape=3x13x1027 axes=1 impl=columns config='lanes=256 vec=1 steps=13' # of three words",
     "op=argmin shape=2x29x1027 axes=1 dtype=f16 impl=columns config='lanes=256 vec=1 steps=15' fill=hard",
