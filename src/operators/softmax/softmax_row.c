@@ -238,12 +238,14 @@ static void visit_tile(found *f, const row_span *tile, row_visit *visit)
     visit(tile, 0, rX, f);
 }
 
-/* The tiles of the row's first span, then the ends of a ragged row. */
-static void over_tiles(found *f, row_visit *visit)
+/* The tiles of the row's first span, then the ends of a ragged row. What was read last may still be in L2. */
+static void over_tiles(found *f, row_visit *visit, bool from_the_end)
 {
     const rows *r = f->r;
-    LOOP_FROM(start, imm(0), r->cols, imm((int)row_split_cols(&r->split))) {
-        row_span tile = { r->split, row_from(&r->spans.of[0].place, start) };
+    const val step = imm_as(U32, row_split_cols(&r->split)), last = sub(r->cols, imm_as(U32, 1));
+    LOOP_FROM(start, imm(0), r->cols, step) {
+        const val from = from_the_end ? sub(sub(last, rem(last, step)), start) : start;
+        row_span tile = { r->split, row_from(&r->spans.of[0].place, from) };
         visit_tile(f, &tile, visit);
     }
     if (r->spans.count > 1)
@@ -257,10 +259,10 @@ void softmax_long(const void *config, int kernel)
     grid_wait(); // no launch_dependents(): early CTAs of the next kernel would crowd some SMs
     cluster_meet(r.split.cluster);
     softmax_begin(r.form, state_of(&f));
-    over_tiles(&f, sum_visit(&f));
+    over_tiles(&f, sum_visit(&f), false);
     row_reduce(&r.split, softmax_reduction(r.form), state_of(&f));
     find_factor(&f);
-    over_tiles(&f, write_visit(&f));
+    over_tiles(&f, write_visit(&f), true);
 }
 
 /* Rows that flow through shared memory */
