@@ -143,7 +143,6 @@ static inline column_place place_in(const columns *c, val strip)
  */
 int64_t tile_slots_bytes(const columns *c);
 void stage_tile(const columns *c, const column_place *tile, val slots); // starts the copies
-void load_staged(const columns *c, const column_place *tile, val slots, tensor *rX);
 void visit_staged(const columns *c, const column_place *tile, val slots, tile_visit *visit, void *user);
 
 /*

@@ -21,19 +21,14 @@ void stage_tile(const columns *c, const column_place *tile, val slots)
                      slots_of_input(c, slots, i));
 }
 
-void load_staged(const columns *c, const column_place *tile, val slots, tensor *rX)
+void visit_staged(const columns *c, const column_place *tile, val slots, tile_visit *visit, void *user)
 {
+    tensor rX[SOFTMAX_INPUTS_MAX]; // (VEC,STEPS)
     for (int i = 0; i < softmax_inputs(c->form); i++) {
         rX[i] = registers(c, c->form->dtype);
         column_load_staged(&c->split, tile, c->form->dtype, slots_of_input(c, slots, i), rX[i],
                            softmax_outside(c->form));
     }
-}
-
-void visit_staged(const columns *c, const column_place *tile, val slots, tile_visit *visit, void *user)
-{
-    tensor rX[SOFTMAX_INPUTS_MAX]; // (VEC,STEPS)
-    load_staged(c, tile, slots, rX);
     visit(c, tile, rX, user);
 }
 
