@@ -385,12 +385,12 @@ static void combine_partials(const column_split *s, const reduction *r, const co
             r->combine(values, other, r->user);
         }
         warp_reduce(r, lanes, values);
-        const val address = slot_at(to, to_partial, column);
         for (int cta = 0; cta < ctas; cta += lanes) {
             const val rank = add(partial, imm(cta));
-            IF(logical_and(inside, lt(rank, imm(ctas))))
-                write_words(ctas > 1 ? IR_SHARED_CLUSTER : IR_SHARED, ctas > 1 ? mapa(address, rank) : address, values,
-                            r->count);
+            IF(logical_and(inside, lt(rank, imm(ctas)))) {
+                const val slot = slot_at(to, to_partial, column), place = ctas > 1 ? mapa(slot, rank) : slot;
+                write_words(ctas > 1 ? IR_SHARED_CLUSTER : IR_SHARED, place, values, r->count);
+            }
         }
     }
 }
