@@ -107,7 +107,7 @@ void column_store(const column_split *s, const column_place *p, tensor from, val
  */
 int64_t column_slots_bytes(const column_split *s, ckl_dtype dtype); // of a CTA: from a tile's slots to the next one's
 void column_stage(const column_split *s, const column_place *p, val pointer, ckl_dtype dtype, val ld, val n,
-                  val address);
+                  val address, bool alone);
 void column_load_staged(const column_split *s, const column_place *p, ckl_dtype dtype, val address, tensor to,
                         double fill);
 

@@ -290,9 +290,12 @@ IMPLEMENTATION(column, "a strip of columns in the registers of a CTA or a cluste
 IMPLEMENTATION(column_long, "strips of any length in chunks; read twice, by a kernel for sums and one for outputs",
                column, column_long_fields, SOFTMAX_LONG_KERNELS, launch_chunks, .workspace_bytes = chunks_workspace);
 
-static const implementation *const implementations[] = { &row_implementation,         &pipeline_implementation,
-                                                         &long_implementation,        &column_held_implementation,
-                                                         &column_implementation,      &column_long_implementation,
+static const implementation *const implementations[] = { &row_implementation,
+                                                         &pipeline_implementation,
+                                                         &long_implementation,
+                                                         &column_held_implementation,
+                                                         &column_implementation,
+                                                         &column_long_implementation,
                                                          NULL };
 
 OPERATOR(softmax, softmax, "y = exp(x) / sum exp(x) along an axis, its logarithm, and their gradients",

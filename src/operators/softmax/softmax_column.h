@@ -10,6 +10,7 @@ typedef struct columns {
     column_split split;
     softmax_values p;
     column_place place; // of this thread in its strip
+    bool alone;
 } columns;
 
 static inline tensor registers(const columns *c, ckl_dtype dtype)
