@@ -384,7 +384,7 @@ static const field fields[] = {
 static const field config_fields[] = { CROSSENTROPY_CONFIG(FIELD_ROW, crossentropy_config) //
                                        ROW_SPLIT(FIELD_NESTED, (crossentropy_config, split)) };
 
-static const field pipeline_fields[] = { CROSSENTROPY_CONFIG(FIELD_ROW, crossentropy_config)         //
+static const field pipeline_fields[] = { CROSSENTROPY_CONFIG(FIELD_ROW, crossentropy_config)   //
                                          ROW_SPLIT(FIELD_NESTED, (crossentropy_config, split)) //
                                          ROW_FLOW(FIELD_NESTED, (crossentropy_config, flow)) };
 
