@@ -170,7 +170,7 @@ static void set_form(const ckl_crossentropy_desc *d, const ckl_device_info *devi
     choose_mean(d, device, c);
 }
 
-static ckl_status choose(const void *desc, const ckl_device_info *device, void *config)
+static ckl_status choose_row(const void *desc, const ckl_device_info *device, void *config)
 {
     const ckl_crossentropy_desc *d = desc;
     crossentropy_config *c = config;
@@ -196,7 +196,7 @@ static ckl_status admit_form(const char *what, const ckl_crossentropy_desc *d, c
     return CKL_OK;
 }
 
-static ckl_status admit(const void *desc, const ckl_device_info *device, const void *config)
+static ckl_status admit_row(const void *desc, const ckl_device_info *device, const void *config)
 {
     static const char what[] = "crossentropy row";
     const ckl_crossentropy_desc *d = desc;
@@ -215,18 +215,18 @@ static ckl_status admit(const void *desc, const ckl_device_info *device, const v
 }
 
 /* Its choice with another split: rows in one tile. */
-static bool candidate(const void *desc, const ckl_device_info *device, int i, void *config)
+static bool candidate_row(const void *desc, const ckl_device_info *device, int i, void *config)
 {
     const ckl_crossentropy_desc *d = desc;
     crossentropy_config *c = config;
     const bool listed =
-        choose(desc, device, config) == CKL_OK && row_split_candidate(d->cols, d->dtype, vec_of(d), i, &c->split);
+        choose_row(desc, device, config) == CKL_OK && row_split_candidate(d->cols, d->dtype, vec_of(d), i, &c->split);
     c->split.exact = false;
     return listed;
 }
 
 /* Not clusters, of which the rules say what was measured: 1029x32768 f16 took 32.1 us by two CTAs a row. */
-static bool is_trusted(const void *config)
+static bool is_trusted_row(const void *config)
 {
     const crossentropy_config *c = config;
     return c->split.cluster == 1 && row_split_is_trusted(&c->split, c->dtype);
@@ -239,7 +239,7 @@ static int64_t tiles_of(const ckl_crossentropy_desc *d, const row_split *s)
     return d->direction == CKL_DIRECTION_FORWARD ? 1 : max_i64(1, ceil_div(cols, row_split_cols(s)));
 }
 
-static plan_cost cost(const void *desc, const ckl_device_info *device, const void *config)
+static plan_cost cost_row(const void *desc, const ckl_device_info *device, const void *config)
 {
     const ckl_crossentropy_desc *d = desc;
     const crossentropy_config *c = config;
@@ -381,48 +381,33 @@ static const field fields[] = {
     CROSSENTROPY_DESC(FIELD_NESTED, (crossentropy_problem, desc))                                                //
     FIELD_ROW(crossentropy_problem, int64_t, target_low, "0", "", "the smallest target; it need not be a class") //
 };
-static const field config_fields[] = { CROSSENTROPY_CONFIG(FIELD_ROW, crossentropy_config) //
-                                       ROW_SPLIT(FIELD_NESTED, (crossentropy_config, split)) };
-
+static const field row_fields[] = { CROSSENTROPY_CONFIG(FIELD_ROW, crossentropy_config) //
+                                    ROW_SPLIT(FIELD_NESTED, (crossentropy_config, split)) };
 static const field pipeline_fields[] = { CROSSENTROPY_CONFIG(FIELD_ROW, crossentropy_config)   //
                                          ROW_SPLIT(FIELD_NESTED, (crossentropy_config, split)) //
                                          ROW_FLOW(FIELD_NESTED, (crossentropy_config, flow)) };
 
-static const implementation row = {
-    .name = "row",
-    .summary = "a row by some lanes, a warp, a CTA or a cluster, tile by tile; read once",
-    .config_bytes = sizeof(crossentropy_config),
-    .config = FIELD_TABLE(config_fields),
-    .choose = choose,
-    .candidate = candidate,
-    .is_trusted = is_trusted,
-    .cost = cost,
-    .admit = admit,
-    .describe = crossentropy_describe,
-    .kernels = CROSSENTROPY_KERNELS,
-    .params = &crossentropy_param_list,
-    .launch = launch,
-    .workspace_bytes = workspace_bytes,
-};
+#define IMPLEMENTATION(called, about, ...)                                                        \
+    static const implementation called##_kernels = { .name = #called,                             \
+                                                     .summary = about,                            \
+                                                     .config_bytes = sizeof(crossentropy_config), \
+                                                     .config = FIELD_TABLE(called##_fields),      \
+                                                     .candidate = candidate_##called,             \
+                                                     .cost = cost_##called,                       \
+                                                     .admit = admit_##called,                     \
+                                                     .describe = crossentropy_describe,           \
+                                                     .kernels = CROSSENTROPY_KERNELS,             \
+                                                     .params = &crossentropy_param_list,          \
+                                                     .launch = launch,                            \
+                                                     .workspace_bytes = workspace_bytes,          \
+                                                     __VA_ARGS__ }
 
-static const implementation row_flow_implementation = {
-    .name = "pipeline",
-    .summary = "rows flow through shared memory ahead of the threads; CTAs or clusters take them one by one",
-    .config_bytes = sizeof(crossentropy_config),
-    .config = FIELD_TABLE(pipeline_fields),
-    .candidate = candidate_pipeline,
-    .cost = cost_pipeline,
-    .rivals = { &row },
-    .admit = admit_pipeline,
-    .describe = crossentropy_describe,
-    .kernels = CROSSENTROPY_KERNELS,
-    .params = &crossentropy_param_list,
-    .target = IR_SM90A,
-    .launch = launch,
-    .workspace_bytes = workspace_bytes,
-};
+IMPLEMENTATION(row, "a row by some lanes, a warp, a CTA or a cluster, tile by tile; read once", .choose = choose_row,
+               .is_trusted = is_trusted_row);
+IMPLEMENTATION(pipeline, "rows flow through shared memory ahead of the threads; CTAs or clusters take them one by one",
+               .target = IR_SM90A, .rivals = { &row_kernels });
 
-static const implementation *const implementations[] = { &row_flow_implementation, &row, NULL };
+static const implementation *const implementations[] = { &pipeline_kernels, &row_kernels, NULL };
 
 OPERATOR(crossentropy, crossentropy, "cross-entropy of logits and class numbers, and its gradient",
          .workspace = offsetof(ckl_crossentropy_args, workspace));
