@@ -241,9 +241,9 @@ void column_load(const column_split *s, const column_place *p, val pointer, ckl_
 }
 
 void column_store(const column_split *s, const column_place *p, tensor from, val pointer, ckl_dtype dtype, val ld,
-                  val n)
+                  val n, ir_cache cache)
 {
-    const tensor to = partition_of(s, p, pointer, dtype, ld, n);
+    const tensor to = with_cache(partition_of(s, p, pointer, dtype, ld, n), cache);
     tiled_copy each = vectors_of(s, dtype);
     if (!s->ragged) {
         copy_tiled_if(&each, p->cX, limits_of(s, p), from, to, 0);

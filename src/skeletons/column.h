@@ -98,7 +98,7 @@ column_place column_from(const column_place *p, val start);
 void column_load(const column_split *s, const column_place *p, val pointer, ckl_dtype dtype, val ld, val n, tensor to,
                  double fill);
 void column_store(const column_split *s, const column_place *p, tensor from, val pointer, ckl_dtype dtype, val ld,
-                  val n);
+                  val n, ir_cache cache);
 
 /*
  * A thread's slots in shared memory for one tile, from `address` of its CTA on: nobody else reads or writes them.
