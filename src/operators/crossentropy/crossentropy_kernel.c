@@ -144,9 +144,10 @@ static reduction reduction_of(const problem *k)
     return k->cfg->smooth ? all : online_reduction;
 }
 
-static row_loss begin_loss(const problem *k)
+/* Loads the target of a row; no element has been added up. */
+static row_loss begin_loss(const problem *k, val row, val exists)
 {
-    row_loss l = { .k = k };
+    row_loss l = { .k = k, .target = load_target(k, row, exists) };
     online_begin(l.sums);
     for (int i = SMOOTH_X; i < count_of_sums(k); i++)
         l.sums[i] = variable(F32, immf(0));
@@ -242,8 +243,7 @@ static void forward(const problem *k)
     row_place place = row_here(&k->split, k->p.rows, k->p.cols);
     launch_dependents();
     grid_wait(); // what is above overlaps the end of the kernel before
-    row_loss l = begin_loss(k);
-    l.target = load_target(k, place.row, place.exists);
+    row_loss l = begin_loss(k, place.row, place.exists);
     add_row(&l, &place); // needs no class, whose two loads overlap this
     load_class(&l, &place);
     cluster_meet(k->split.cluster);
@@ -257,10 +257,7 @@ static void first_pass(row_pipeline *s, val row, void *user)
 {
     row_loss *l = user;
     const row_place place = row_pipeline_place(s, row);
-    online_clear(l->sums);
-    for (int i = SMOOTH_X; i < count_of_sums(l->k); i++)
-        assign(l->sums[i], immf(0));
-    l->target = load_target(l->k, row, yes());
+    *l = begin_loss(l->k, row, yes());
     row_pipeline_first_pass(s, row, add_tile, l);
     load_class(l, &place);
     const reduction all = reduction_of(l->k);
@@ -297,7 +294,7 @@ static void flow(const problem *k)
     min_ctas_per_sm(flow_ctas(&split, k->cfg->dtype));
     row_pipeline s = row_pipeline_begin(&split, &matrices, CROSSENTROPY_FLOW_VALUES, k->p.counter);
     s.fill = -INFINITY;
-    row_loss l = begin_loss(k);
+    row_loss l = { .k = k };
     row_pipeline_run(&s, &(row_passes){ first_pass, NULL, second_pass }, &l);
     row_pipeline_end(&s);
 }
