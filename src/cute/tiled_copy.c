@@ -316,7 +316,8 @@ static void run_cp_async(const execution *x)
         from = vector_of(x, x->from, x->from_values, i, &from);
         to.address = tensor_address_near(x->to, i * x->to_values, &to.offset);
         val global = ir_binary(IR_ADD, from.address, ir_int(IR_U64, from.offset));
-        ir_cp_async(to.address, to.offset, global, x->copy->atom.bits / 8, bytes_inside(x, i, from.guard));
+        (x->copy->atom.transpose ? ir_cp_async_alone : ir_cp_async)(
+            to.address, to.offset, global, x->copy->atom.bits / 8, bytes_inside(x, i, from.guard));
     }
 }
 

@@ -108,17 +108,6 @@ column_split column_split_scalar(const column_split *s)
 
 /* In the kernel */
 
-/* Where a CTA has more threads than the split, all groups of as many take the same columns. */
-static val member(const column_split *s)
-{
-    return ir_current()->threads > s->threads ? bit_and(thread(), imm(s->threads - 1)) : thread();
-}
-
-static val member_warp(const column_split *s)
-{
-    return ir_current()->threads > s->threads ? bit_and(warp(), imm(s->threads / 32 - 1)) : warp();
-}
-
 /* Neighbouring lanes take neighbouring vectors of a line; each group of lanes takes lines of its own. */
 static tiled_copy vectors_of(const column_split *s, ckl_dtype dtype)
 {
@@ -132,7 +121,7 @@ column_place column_in_strip(const column_split *s, val n, val inner, val strips
     val strip = convert(I64, rem(strip_of_all, strips));
     tiled_copy each = vectors_of(s, CKL_U8); // coordinates have no type
     tensor cX = identity_tensor(shape(column_split_room(s), lines));
-    cX = coordinates_from(partition_S(&each, cX, member(s)), 0, mul(strip, imm(columns))); // ((VEC,1),1,STEPS)
+    cX = coordinates_from(partition_S(&each, cX, thread()), 0, mul(strip, imm(columns))); // ((VEC,1),1,STEPS)
     if (s->cluster > 1)
         cX = coordinates_from(cX, 1, mul(cluster_rank(), imm(lines)));
     column_place p = { .outer = convert(I64, div(strip_of_all, strips)), .cX = cX };
@@ -146,7 +135,7 @@ column_place column_in_strip(const column_split *s, val n, val inner, val strips
 /* The number of this thread among those along a line. */
 static val lane_of(const column_split *s)
 {
-    return thread_at(member(s), 0, s->lanes, groups_of(s));
+    return thread_at(thread(), 0, s->lanes, groups_of(s));
 }
 
 /*
@@ -252,9 +241,9 @@ void column_load(const column_split *s, const column_place *p, val pointer, ckl_
 }
 
 void column_store(const column_split *s, const column_place *p, tensor from, val pointer, ckl_dtype dtype, val ld,
-                  val n)
+                  val n, ir_cache cache)
 {
-    const tensor to = partition_of(s, p, pointer, dtype, ld, n);
+    const tensor to = with_cache(partition_of(s, p, pointer, dtype, ld, n), cache);
     tiled_copy each = vectors_of(s, dtype);
     if (!s->ragged) {
         copy_tiled_if(&each, p->cX, limits_of(s, p), from, to, 0);
@@ -281,19 +270,20 @@ int64_t column_slots_bytes(const column_split *s, ckl_dtype dtype)
 static tensor slots_of(const column_split *s, ckl_dtype dtype, val address)
 {
     layout lines = make_layout(leaf(s->steps), leaf((int64_t)s->threads * s->vec));
-    val first = mul(member(s), imm(access_bytes(s, dtype)));
+    val first = mul(thread(), imm(access_bytes(s, dtype)));
     return smem_view(add(address, first), dtype,
                      layouts_of(2, (layout[]){ compact(leaf(s->vec)), lines })); // (VEC,STEPS)
 }
 
 void column_stage(const column_split *s, const column_place *p, val pointer, ckl_dtype dtype, val ld, val n,
-                  val address)
+                  val address, bool alone)
 {
     static const char *const atoms[] = { [4] = "SM80_CP_ASYNC_CACHEALWAYS<32>",
                                          [8] = "SM80_CP_ASYNC_CACHEALWAYS<64>",
                                          [16] = "SM80_CP_ASYNC_CACHEGLOBAL<128>" };
-    tiled_copy each = make_tiled_copy(atoms[access_bytes(s, dtype)], dtype, compact(shape(s->lanes, groups_of(s))),
-                                      compact(shape(s->vec, 1)));
+    tiled_copy each = make_tiled_copy(alone && access_bytes(s, dtype) == 16 ? "SM80_CP_ASYNC_CACHEGLOBAL_ALONE<128>"
+                                                                            : atoms[access_bytes(s, dtype)],
+                                      dtype, compact(shape(s->lanes, groups_of(s))), compact(shape(s->vec, 1)));
     const tensor from = partition_of(s, p, pointer, dtype, ld, n), to = slots_of(s, dtype, address);
     if (!s->ragged) {
         copy_tiled_if(&each, p->cX, limits_of(s, p), from, to, 0);
@@ -311,6 +301,12 @@ void column_load_staged(const column_split *s, const column_place *p, ckl_dtype 
     tiled_copy each = vectors_of(s, dtype);
     copy_tiled_if(&each, p->cX, limits_of(s, p), slots_of(s, dtype, address), to, fill);
 }
+
+typedef struct column_slots {
+    val address;   // of shared memory: a slot of `count` words for each partial result of each column
+    int64_t words; // from a partial result to the next one
+    int count;
+} column_slots;
 
 /*
  * Words from the slots of a partial result to those of the next one: more by an access, so that lanes that read the
@@ -370,29 +366,16 @@ static void move_values(const column_split *s, const column_place *p, const colu
         move(IR_SHARED, slot_at(m, partial, column_number(s, p, i / m->count)), values + i, width);
 }
 
-/* To a slot of this CTA, or of one of the cluster; barrier: NULL, or the address of an mbarrier there that counts. */
-static void send_words(int ctas, val address, val cta, const val *barrier, val *values, int count)
-{
-    const val place = ctas > 1 ? mapa(address, cta) : address;
-    if (!barrier) {
-        write_words(ctas > 1 ? IR_SHARED_CLUSTER : IR_SHARED, place, values, count);
-        return;
-    }
-    const val counting = mapa(*barrier, cta);
-    for (int i = 0; i < count; i++)
-        store_async(place, (int64_t)i * WORD, counting, values[i]);
-}
-
 /*
  * Combines the partial results of every column: as many neighbouring lanes as there are threads for read some each and
  * reduce. Slot `to_partial` of `to` gets the result, in every CTA of the cluster if `ctas` is more than 1.
  */
 static void combine_partials(const column_split *s, const reduction *r, const column_slots *from, int partials,
-                             const column_slots *to, val to_partial, int ctas, const val *barrier)
+                             const column_slots *to, val to_partial, int ctas)
 {
     const int64_t columns = column_split_room(s);
     const int lanes = (int)min_i64(partials, max_i64(1, s->threads / columns)), at_once = s->threads / lanes;
-    val tid = member(s), partial = thread_at(tid, 0, lanes, at_once);
+    val tid = thread(), partial = thread_at(tid, 0, lanes, at_once);
     for (int64_t first = 0; first < columns; first += at_once) {
         val column = add(thread_at(tid, 1, lanes, at_once), imm(first));
         val inside = lt(column, imm(columns)), values[REDUCE_VALUES_MAX], other[REDUCE_VALUES_MAX];
@@ -405,8 +388,10 @@ static void combine_partials(const column_split *s, const reduction *r, const co
         warp_reduce(r, lanes, values);
         for (int cta = 0; cta < ctas; cta += lanes) {
             const val rank = add(partial, imm(cta));
-            IF(logical_and(inside, lt(rank, imm(ctas))))
-                send_words(ctas, slot_at(to, to_partial, column), rank, barrier, values, r->count);
+            IF(logical_and(inside, lt(rank, imm(ctas)))) {
+                const val slot = slot_at(to, to_partial, column), place = ctas > 1 ? mapa(slot, rank) : slot;
+                write_words(ctas > 1 ? IR_SHARED_CLUSTER : IR_SHARED, place, values, r->count);
+            }
         }
     }
 }
@@ -429,13 +414,13 @@ static void write_partials(const column_split *s, const column_place *p, const r
                            val *values)
 {
     if (has_partials_of_groups(s)) {
-        move_values(s, p, m, thread_at(member(s), 1, s->lanes, groups_of(s)), values, write_words);
+        move_values(s, p, m, thread_at(thread(), 1, s->lanes, groups_of(s)), values, write_words);
         return;
     }
     for (int e = 0; e < s->vec; e++) // the lanes of a warp that share columns agree; one of them stores the result
         warp_reduce_across(r, s->lanes, values + e * r->count);
     IF(lt(lane(), imm(s->lanes)))
-        move_values(s, p, m, member_warp(s), values, write_words);
+        move_values(s, p, m, warp(), values, write_words);
 }
 
 int64_t column_reduce_bytes(const column_split *s, int count)
@@ -458,74 +443,13 @@ void column_reduce(const column_split *s, const column_place *p, const reduction
     const column_slots by_cta = s->cluster > 1 ? make_slots(s, r, "column_ctas", s->cluster) : result;
     write_partials(s, p, r, &own, values);
     cta_sync();
-    combine_partials(s, r, &own, partials, &by_cta, s->cluster > 1 ? cluster_rank() : imm(0), s->cluster, NULL);
+    combine_partials(s, r, &own, partials, &by_cta, s->cluster > 1 ? cluster_rank() : imm(0), s->cluster);
     if (s->cluster > 1) {
         cluster_sync();
-        combine_partials(s, r, &by_cta, s->cluster, &result, imm(0), 1, NULL);
+        combine_partials(s, r, &by_cta, s->cluster, &result, imm(0), 1);
     }
     cta_sync();
     move_values(s, p, &result, imm(0), values, read_words);
-}
-
-/* All-reductions in two halves, by two groups of threads */
-
-enum { TURNS = 2, SENDERS = 1, RECEIVERS = 2 }; // named barriers of the groups
-
-int64_t column_allreduce_bytes(const column_split *s, int count)
-{
-    const int partials = partials_of(s) + s->cluster + 1;
-    return TURNS * (partials * slot_words(s, count) * WORD + 2 * IR_MBARRIER_BYTES);
-}
-
-column_allreduce make_column_allreduce(const column_split *s, const reduction *r)
-{
-    return (column_allreduce){ .split = s,
-                               .reduction = r,
-                               .turns = make_pipeline("column_turns", TURNS, 1, s->cluster),
-                               .own = make_slots(s, r, "column_warps", TURNS * partials_of(s)),
-                               .by_cta = make_slots(s, r, "column_ctas", TURNS * s->cluster),
-                               .result = make_slots(s, r, "column_result", TURNS) };
-}
-
-/* Those of a turn, each of so many partial results. */
-static column_slots slots_of_turn(const column_slots *m, val turn, int partials)
-{
-    column_slots of = *m;
-    of.address = add(m->address, mul(turn, imm(partials * m->words * WORD)));
-    return of;
-}
-
-void column_allreduce_send(const column_allreduce *a, pipeline_state *turn, const column_place *p, val *values)
-{
-    const column_split *s = a->split;
-    if (!describing())
-        return;
-    const column_slots own = slots_of_turn(&a->own, turn->stage, partials_of(s));
-    const column_slots to = slots_of_turn(&a->by_cta, turn->stage, s->cluster);
-    const val barrier = pipeline_full_barrier(&a->turns, turn);
-    write_partials(s, p, a->reduction, &own, values);
-    pipeline_wait_empty(&a->turns, turn);
-    IF(eq(member(s), imm(0)))
-        pipeline_expect(&a->turns, turn, imm(s->cluster * column_split_room(s) * a->reduction->count * WORD));
-    named_sync(imm(SENDERS), s->threads);
-    combine_partials(s, a->reduction, &own, partials_of(s), &to, cluster_rank(), s->cluster, &barrier);
-    pipeline_advance(turn);
-}
-
-void column_allreduce_receive(const column_allreduce *a, pipeline_state *turn, const column_place *p, val *values)
-{
-    const column_split *s = a->split;
-    if (!describing())
-        return;
-    const column_slots from = slots_of_turn(&a->by_cta, turn->stage, s->cluster);
-    const column_slots result = slots_of_turn(&a->result, turn->stage, 1);
-    pipeline_wait_full(&a->turns, turn);
-    combine_partials(s, a->reduction, &from, s->cluster, &result, imm(0), 1, NULL);
-    named_sync(imm(RECEIVERS), s->threads);
-    IF(lt(member(s), imm(s->cluster)))
-        pipeline_release_at(&a->turns, turn->stage, pipeline_peer(&a->turns, member(s)));
-    move_values(s, p, &result, imm(0), values, read_words);
-    pipeline_advance(turn);
 }
 
 int64_t column_reduce_each_bytes(const column_split *s, int count)

@@ -10,7 +10,6 @@
 
 #include "base/dtype.h"
 #include "base/fields.h"
-#include "cute/pipeline.h"
 #include "cute/reduce.h"
 #include "cute/tensor.h"
 #include "cutekernellib/device.h"
@@ -99,7 +98,7 @@ column_place column_from(const column_place *p, val start);
 void column_load(const column_split *s, const column_place *p, val pointer, ckl_dtype dtype, val ld, val n, tensor to,
                  double fill);
 void column_store(const column_split *s, const column_place *p, tensor from, val pointer, ckl_dtype dtype, val ld,
-                  val n);
+                  val n, ir_cache cache);
 
 /*
  * A thread's slots in shared memory for one tile, from `address` of its CTA on: nobody else reads or writes them.
@@ -108,7 +107,7 @@ void column_store(const column_split *s, const column_place *p, tensor from, val
  */
 int64_t column_slots_bytes(const column_split *s, ckl_dtype dtype); // of a CTA: from a tile's slots to the next one's
 void column_stage(const column_split *s, const column_place *p, val pointer, ckl_dtype dtype, val ld, val n,
-                  val address);
+                  val address, bool alone);
 void column_load_staged(const column_split *s, const column_place *p, ckl_dtype dtype, val address, tensor to,
                         double fill);
 
@@ -119,30 +118,6 @@ void column_load_staged(const column_split *s, const column_place *p, ckl_dtype 
  */
 int64_t column_reduce_bytes(const column_split *s, int count); // of shared memory
 void column_reduce(const column_split *s, const column_place *p, const reduction *r, val *values);
-
-/*
- * The same over a cluster in two halves, for loops that run many: one group of the split's threads sends while another
- * one, which gets the results, is still at work on the sums before. Nobody waits for the other group unless it is two
- * turns behind. turn: the state of a producer for send(), of a consumer for receive(). A barrier of the cluster must
- * follow pipeline_init() of the turns, and come before the end of the kernel.
- */
-typedef struct column_slots {
-    val address;   // of shared memory: a slot of `count` words for each partial result of each column
-    int64_t words; // from a partial result to the next one
-    int count;
-} column_slots;
-
-typedef struct column_allreduce {
-    const column_split *split;
-    const reduction *reduction;
-    pipeline turns;
-    column_slots own, by_cta, result; // partial results of this CTA's warps, and of all CTAs, for each turn
-} column_allreduce;
-
-int64_t column_allreduce_bytes(const column_split *s, int count); // of shared memory
-column_allreduce make_column_allreduce(const column_split *s, const reduction *r);
-void column_allreduce_send(const column_allreduce *a, pipeline_state *turn, const column_place *p, val *values);
-void column_allreduce_receive(const column_allreduce *a, pipeline_state *turn, const column_place *p, val *values);
 
 /*
  * The same over a CTA, each result in one thread: store() of the column's number, and its values. scratch: shared

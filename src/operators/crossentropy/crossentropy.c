@@ -1,6 +1,8 @@
 /* crossentropy.c - cross-entropy and its gradient: validation, choice of kernel, launch. */
 #include "cutekernellib/operators/crossentropy.h"
 
+#include <math.h>
+
 #include "operators/crossentropy/crossentropy_config.h"
 #include "operators/operators.h"
 #include "skeletons/residency.h"
@@ -157,13 +159,8 @@ static void choose_mean(const ckl_crossentropy_desc *d, const ckl_device_info *d
         c->mean_ctas *= 2;
 }
 
-static ckl_status choose(const void *desc, const ckl_device_info *device, void *config)
+static void set_form(const ckl_crossentropy_desc *d, const ckl_device_info *device, crossentropy_config *c)
 {
-    const ckl_crossentropy_desc *d = desc;
-    crossentropy_config *c = config;
-    if (!choose_few_threads(d, device, &c->split))
-        choose_tiles(d, device, &c->split);
-    c->split.exact = false;
     c->dtype = d->dtype;
     c->target = d->target;
     c->direction = (choice)d->direction;
@@ -171,10 +168,35 @@ static ckl_status choose(const void *desc, const ckl_device_info *device, void *
     c->weighted = d->weighted;
     c->smooth = d->smoothing > 0;
     choose_mean(d, device, c);
+}
+
+static ckl_status choose_row(const void *desc, const ckl_device_info *device, void *config)
+{
+    const ckl_crossentropy_desc *d = desc;
+    crossentropy_config *c = config;
+    if (!choose_few_threads(d, device, &c->split))
+        choose_tiles(d, device, &c->split);
+    c->split.exact = false;
+    set_form(d, device, c);
     return CKL_OK;
 }
 
-static ckl_status admit(const void *desc, const ckl_device_info *device, const void *config)
+static ckl_status admit_form(const char *what, const ckl_crossentropy_desc *d, const ckl_device_info *device,
+                             const crossentropy_config *c)
+{
+    if (c->dtype != d->dtype || c->target != d->target || c->direction != (choice)d->direction ||
+        c->reduction != (choice)d->reduction || c->weighted != d->weighted || c->smooth != (d->smoothing > 0))
+        FAIL(CKL_INVALID, "%s: dtype, target, direction, reduction, weighted and smooth are those of the problem",
+             what);
+    if (!is_power_of_two(c->mean_ctas) || c->mean_ctas > residency_cluster_max(device))
+        FAIL(CKL_INVALID, "%s: mean_ctas=%d is no power of two up to %d", what, c->mean_ctas,
+             residency_cluster_max(device));
+    if (!c->split.ragged && vec_of(d) % c->split.vec)
+        FAIL(CKL_UNSUPPORTED, "%s: vec=%d does not divide the rows or the distances between them", what, c->split.vec);
+    return CKL_OK;
+}
+
+static ckl_status admit_row(const void *desc, const ckl_device_info *device, const void *config)
 {
     static const char what[] = "crossentropy row";
     const ckl_crossentropy_desc *d = desc;
@@ -183,15 +205,7 @@ static ckl_status admit(const void *desc, const ckl_device_info *device, const v
     if (d->direction == CKL_DIRECTION_BACKWARD && split->cluster != 1)
         FAIL(CKL_INVALID, "%s: cluster=%d, backward has none", what, split->cluster);
     TRY(row_split_admit(what, split, min_i64(d->cols, row_split_cols(split)), c->dtype, device));
-    if (c->dtype != d->dtype || c->target != d->target || c->direction != (choice)d->direction ||
-        c->reduction != (choice)d->reduction || c->weighted != d->weighted || c->smooth != (d->smoothing > 0))
-        FAIL(CKL_INVALID, "%s: dtype, target, direction, reduction, weighted and smooth are those of the problem",
-             what);
-    if (!is_power_of_two(c->mean_ctas) || c->mean_ctas > residency_cluster_max(device))
-        FAIL(CKL_INVALID, "%s: mean_ctas=%d is no power of two up to %d", what, c->mean_ctas,
-             residency_cluster_max(device));
-    if (!split->ragged && vec_of(d) % split->vec)
-        FAIL(CKL_UNSUPPORTED, "%s: vec=%d does not divide the rows or the distances between them", what, split->vec);
+    TRY(admit_form(what, d, device, c));
     if (split->exact)
         FAIL(CKL_INVALID, "%s: exact=1, but rows are taken tile by tile", what);
     if (row_split_ctas(split, d->rows) > CTAS_MAX || d->cols > INT32_MAX ||
@@ -201,18 +215,18 @@ static ckl_status admit(const void *desc, const ckl_device_info *device, const v
 }
 
 /* Its choice with another split: rows in one tile. */
-static bool candidate(const void *desc, const ckl_device_info *device, int i, void *config)
+static bool candidate_row(const void *desc, const ckl_device_info *device, int i, void *config)
 {
     const ckl_crossentropy_desc *d = desc;
     crossentropy_config *c = config;
     const bool listed =
-        choose(desc, device, config) == CKL_OK && row_split_candidate(d->cols, d->dtype, vec_of(d), i, &c->split);
+        choose_row(desc, device, config) == CKL_OK && row_split_candidate(d->cols, d->dtype, vec_of(d), i, &c->split);
     c->split.exact = false;
     return listed;
 }
 
 /* Not clusters, of which the rules say what was measured: 1029x32768 f16 took 32.1 us by two CTAs a row. */
-static bool is_trusted(const void *config)
+static bool is_trusted_row(const void *config)
 {
     const crossentropy_config *c = config;
     return c->split.cluster == 1 && row_split_is_trusted(&c->split, c->dtype);
@@ -225,7 +239,7 @@ static int64_t tiles_of(const ckl_crossentropy_desc *d, const row_split *s)
     return d->direction == CKL_DIRECTION_FORWARD ? 1 : max_i64(1, ceil_div(cols, row_split_cols(s)));
 }
 
-static plan_cost cost(const void *desc, const ckl_device_info *device, const void *config)
+static plan_cost cost_row(const void *desc, const ckl_device_info *device, const void *config)
 {
     const ckl_crossentropy_desc *d = desc;
     const crossentropy_config *c = config;
@@ -241,6 +255,61 @@ static plan_cost cost(const void *desc, const ckl_device_info *device, const voi
                             .outputs = !is_forward,
                             .tile_cycles = 600 };
     return row_cost(&work, &c->split, device);
+}
+
+/* Rows that flow */
+
+enum { FLOW_THREADS = 256, FLOW_CHUNK_BYTES = 16 << 10, FLOW_RING_BYTES = 96 << 10, FLOW_CTAS = 2 }; // CTAs of an SM
+
+/* Clusters of 1, 2, 4 ... CTAs, whose chunks of a row are alike and at most 16 KB. */
+static bool candidate_pipeline(const void *desc, const ckl_device_info *device, int i, void *config)
+{
+    const ckl_crossentropy_desc *d = desc;
+    crossentropy_config *c = config;
+    const int vec = row_vec_full(d->dtype), chunk = FLOW_THREADS * vec, most = FLOW_CHUNK_BYTES / 16 / FLOW_THREADS;
+    if (i > 4 || 1 << i > row_pipeline_cluster_max(device))
+        return false;
+    const int64_t turns = max_i64(1, ceil_div(ceil_div(d->cols, (int64_t)chunk << i), most));
+    const int64_t steps = max_i64(1, ceil_div(d->cols, ((int64_t)chunk << i) * turns));
+    c->split = (row_split){ FLOW_THREADS, FLOW_THREADS, 1 << i, vec, (int)steps, .ragged = is_ragged(d) };
+    c->flow = (row_flow){ .stages = FLOW_RING_BYTES / (chunk * dtype_bytes(d->dtype)) / (int)steps,
+                          .residence = ROW_IN_REGISTERS,
+                          .chunks = (int)min_i64(turns, ROW_PIPELINE_CHUNKS_MAX + 1) };
+    set_form(d, device, c);
+    return true;
+}
+
+/* Clusters take rows in turns; a row takes its CTAs the time of its bytes, or of its elements and its reduction. */
+static plan_cost cost_pipeline(const void *desc, const ckl_device_info *device, const void *config)
+{
+    const ckl_crossentropy_desc *d = desc;
+    const crossentropy_config *c = config;
+    const double START = 2.5, RATE = 17.0e3, REDUCE = 0.7, REDUCE_CLUSTER = 1.2, COMPUTED = 13e3; // us, bytes a us
+    const int cluster = c->split.cluster;
+    const double usable = cluster < 4 ? 1 : cluster < 16 ? 10.0 / 11 : 0.85; // SMs of a GPC are no multiple of four
+    const double clusters = floor(FLOW_CTAS * (double)device->sm_count * usable / cluster);
+    const double share = (double)d->cols / cluster, bytes = share * (double)dtype_bytes(d->dtype);
+    const double row = fmax(bytes / RATE, share / COMPUTED + (cluster > 1 ? REDUCE_CLUSTER : REDUCE));
+    return (plan_cost){ START + ceil((double)d->rows / clusters) * row, "memory" };
+}
+
+static ckl_status admit_pipeline(const void *desc, const ckl_device_info *device, const void *config)
+{
+    static const char what[] = "crossentropy pipeline";
+    const ckl_crossentropy_desc *d = desc;
+    const crossentropy_config *c = config;
+    const row_pipeline_split split = row_pipeline_split_of(&c->split, &c->flow);
+    if (d->direction == CKL_DIRECTION_BACKWARD)
+        FAIL(CKL_UNSUPPORTED, "%s: gradients have nothing to add up", what);
+    if (c->split.ragged && d->cols < 2 * row_vec_full(d->dtype))
+        FAIL(CKL_UNSUPPORTED, "%s: cols=%" PRId64 " may be less than a vector between 16-byte boundaries", what,
+             d->cols);
+    TRY(admit_form(what, d, device, c));
+    TRY(row_pipeline_admit(what, &split, d->cols, c->dtype, 1, CROSSENTROPY_FLOW_VALUES, device));
+    TRY(row_pipeline_dynamic_admit(what, &split, d->cols));
+    if (d->rows > INT32_MAX)
+        FAIL(CKL_UNSUPPORTED, "%s: rows=%" PRId64 " are more than %d", what, d->rows, INT32_MAX);
+    return CKL_OK;
 }
 
 /* Launch */
@@ -259,11 +328,14 @@ static bool is_mean(const ckl_crossentropy_desc *d)
     return d->direction == CKL_DIRECTION_FORWARD && d->reduction == CKL_LOSS_MEAN;
 }
 
-/* The rows' losses and counts, from the kernel of rows to that of the mean. */
+enum { COUNTER_BYTES = 16 }; // losses lie behind it
+
+/* The rows' losses and counts, from the kernel of rows to that of the mean; the counter of rows that flow. */
 static int64_t workspace_bytes(const ckl_plan *plan)
 {
     const ckl_crossentropy_desc *d = plan->desc;
-    return is_mean(d) ? 2 * d->rows * (int64_t)sizeof(float) : 0;
+    const crossentropy_config *c = plan->config;
+    return COUNTER_BYTES * (c->flow.stages > 0) + (is_mean(d) ? 2 * d->rows * (int64_t)sizeof(float) : 0);
 }
 
 static ckl_status launch(const ckl_plan *plan, const void *args, ckl_stream stream)
@@ -272,7 +344,9 @@ static ckl_status launch(const ckl_plan *plan, const void *args, ckl_stream stre
     const ckl_crossentropy_desc *d = plan->desc;
     const ckl_crossentropy_args *a = args;
     const bool aligned = is_aligned(d, &c->split, a);
-    float *workspace = plan_workspace(plan, a->workspace);
+    const bool flows = c->flow.stages && aligned; // as many CTAs as fit take the rows
+    char *counter = plan_workspace(plan, a->workspace);
+    float *workspace = (float *)(counter + COUNTER_BYTES * (c->flow.stages > 0));
     const crossentropy_params params = {
         .rows = d->rows,
         .cols = d->cols,
@@ -292,8 +366,10 @@ static ckl_status launch(const ckl_plan *plan, const void *args, ckl_stream stre
         .spread = d->smoothing / (float)max_i64(d->cols, 1),
         .losses = is_mean(d) ? workspace : a->loss,
         .counts = is_mean(d) ? workspace + d->rows : NULL,
+        .counter = counter,
     };
-    const plan_grid grid = { .x = row_split_ctas(&c->split, d->rows), .y = tiles_of(d, &c->split) };
+    const int64_t resident = min_i64(d->rows, plan->kernels[0].clusters_resident) * c->split.cluster;
+    const plan_grid grid = { .x = flows ? resident : row_split_ctas(&c->split, d->rows), .y = tiles_of(d, &c->split) };
     TRY(plan_launch(plan, aligned ? CROSSENTROPY_VECTORS : CROSSENTROPY_ELEMENTS, grid, &params, stream));
     if (!is_mean(d))
         return CKL_OK;
@@ -305,27 +381,33 @@ static const field fields[] = {
     CROSSENTROPY_DESC(FIELD_NESTED, (crossentropy_problem, desc))                                                //
     FIELD_ROW(crossentropy_problem, int64_t, target_low, "0", "", "the smallest target; it need not be a class") //
 };
-static const field config_fields[] = { CROSSENTROPY_CONFIG(FIELD_ROW, crossentropy_config) //
-                                       ROW_SPLIT(FIELD_NESTED, (crossentropy_config, split)) };
+static const field row_fields[] = { CROSSENTROPY_CONFIG(FIELD_ROW, crossentropy_config) //
+                                    ROW_SPLIT(FIELD_NESTED, (crossentropy_config, split)) };
+static const field pipeline_fields[] = { CROSSENTROPY_CONFIG(FIELD_ROW, crossentropy_config)   //
+                                         ROW_SPLIT(FIELD_NESTED, (crossentropy_config, split)) //
+                                         ROW_FLOW(FIELD_NESTED, (crossentropy_config, flow)) };
 
-static const implementation row = {
-    .name = "row",
-    .summary = "a row by some lanes, a warp, a CTA or a cluster, tile by tile; read once",
-    .config_bytes = sizeof(crossentropy_config),
-    .config = FIELD_TABLE(config_fields),
-    .choose = choose,
-    .candidate = candidate,
-    .is_trusted = is_trusted,
-    .cost = cost,
-    .admit = admit,
-    .describe = crossentropy_describe,
-    .kernels = CROSSENTROPY_KERNELS,
-    .params = &crossentropy_param_list,
-    .launch = launch,
-    .workspace_bytes = workspace_bytes,
-};
+#define IMPLEMENTATION(called, about, ...)                                                        \
+    static const implementation called##_kernels = { .name = #called,                             \
+                                                     .summary = about,                            \
+                                                     .config_bytes = sizeof(crossentropy_config), \
+                                                     .config = FIELD_TABLE(called##_fields),      \
+                                                     .candidate = candidate_##called,             \
+                                                     .cost = cost_##called,                       \
+                                                     .admit = admit_##called,                     \
+                                                     .describe = crossentropy_describe,           \
+                                                     .kernels = CROSSENTROPY_KERNELS,             \
+                                                     .params = &crossentropy_param_list,          \
+                                                     .launch = launch,                            \
+                                                     .workspace_bytes = workspace_bytes,          \
+                                                     __VA_ARGS__ }
 
-static const implementation *const implementations[] = { &row, NULL };
+IMPLEMENTATION(row, "a row by some lanes, a warp, a CTA or a cluster, tile by tile; read once", .choose = choose_row,
+               .is_trusted = is_trusted_row);
+IMPLEMENTATION(pipeline, "rows flow through shared memory ahead of the threads; CTAs or clusters take them one by one",
+               .target = IR_SM90A, .rivals = { &row_kernels });
+
+static const implementation *const implementations[] = { &pipeline_kernels, &row_kernels, NULL };
 
 OPERATOR(crossentropy, crossentropy, "cross-entropy of logits and class numbers, and its gradient",
          .workspace = offsetof(ckl_crossentropy_args, workspace));

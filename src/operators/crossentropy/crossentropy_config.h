@@ -4,6 +4,7 @@
 #include "cutekernellib/operators/crossentropy.h"
 #include "ir/params.h"
 #include "skeletons/row_cost.h"
+#include "skeletons/row_pipeline.h"
 
 #define CROSSENTROPY_DESC(X, owner)                                                          \
     X(owner, int64_t, rows, "256", "", "rows of logits")                                     \
@@ -36,6 +37,7 @@ typedef struct crossentropy_problem {
 typedef struct crossentropy_config {
     CROSSENTROPY_CONFIG(FIELD_MEMBER, )
     row_split split; // of a tile of a row
+    row_flow flow;   // of `pipeline` alone
 } crossentropy_config;
 
 #define CROSSENTROPY_PARAMS(X, owner) \
@@ -56,16 +58,19 @@ typedef struct crossentropy_config {
     X(owner, f32, keep)               \
     X(owner, f32, spread)             \
     X(owner, pointer, losses)         \
-    X(owner, pointer, counts)
+    X(owner, pointer, counts)         \
+    X(owner, pointer, counter)
 
 /*
  * keep: the target's share of a row's loss; spread: that of one class. losses: of the rows, forward; counts: what each
- * adds to the count of a mean, its weight or 1, and 0 if it is ignored.
+ * adds to the count of a mean, its weight or 1, and 0 if it is ignored. counter: of rows that flow.
  */
 KERNEL_PARAMS(crossentropy, CROSSENTROPY_PARAMS);
 
 /* Kernels of a plan: of rows aligned to whole vectors, to the element only, and the mean of the losses. */
 enum { CROSSENTROPY_MEAN_THREADS = 512, CROSSENTROPY_ROWS_AT_ONCE = 8 }; // of the mean: of a CTA, and of a thread
 enum { CROSSENTROPY_VECTORS, CROSSENTROPY_ELEMENTS, CROSSENTROPY_MEAN, CROSSENTROPY_KERNELS };
+
+enum { CROSSENTROPY_FLOW_VALUES = 4 }; // of the largest reduction of rows that flow
 
 void crossentropy_describe(const void *config, int kernel);

@@ -1,5 +1,6 @@
 /*
- * crossentropy_kernel.c - forward: the logits of a row are read once, tile by tile, by some lanes, a CTA or a cluster.
+ * crossentropy_kernel.c - forward: the logits of a row are read once, tile by tile, by some lanes, a CTA or a cluster,
+ * or flow through the shared memory of CTAs or clusters that stay.
  * Backward: a CTA takes one tile of a row, or of several; nothing is reduced. The mean: one CTA adds the losses in a
  * fixed order. Rows that start anywhere are ragged (row.h): vectors are those of x forward, of dx backward.
  */
@@ -96,104 +97,206 @@ static val loss_of(const problem *k, val lse, val logit, label t, val weight, va
 }
 
 /* Loads a tile. */
-static tensor load_logits(const problem *k, const row_split *split, const row_place *tile)
+static tensor load_logits(const problem *k, const row_span *tile)
 {
-    return row_fetch(split, tile, row_of_matrix(split, tile, k->p.x, k->cfg->dtype, k->p.ldx), -INFINITY);
+    tensor tXgX = row_of_matrix(&tile->split, &tile->place, k->p.x, k->cfg->dtype, k->p.ldx); // (VEC,STEPS)
+    return row_fetch(&tile->split, &tile->place, tXgX, -INFINITY);
 }
 
-enum { SMOOTH_X, SMOOTH_W, SMOOTH_SUMS };
+/*
+ * What a row's loss is made of: a maximum and a sum of exponentials (online.h); smoothed, sums over classes of w * x and,
+ * with weights, of w.
+ */
+enum { SMOOTH_X = ONLINE_VALUES, SMOOTH_W, ROW_SUMS };
 
-/* What a row's loss is made of. */
-typedef struct row_sums {
-    val pair[ONLINE_VALUES]; // a maximum and a sum of exponentials
-    val smooth[SMOOTH_SUMS]; // smoothed: sums over classes of w * x, and of w where there are weights
-} row_sums;
+typedef struct row_loss {
+    const problem *k;
+    val sums[ROW_SUMS]; // variables
+    val target;         // of the row, and what is loaded by it
+    label t;
+    tensor rLogit; // (1)
+    val weight;
+} row_loss;
+
+static int count_of_sums(const problem *k)
+{
+    return !k->cfg->smooth ? ONLINE_VALUES : needs_weights(k) ? ROW_SUMS : SMOOTH_W;
+}
+
+static void combine_sums(val *into, const val *other, void *user)
+{
+    const problem *k = user;
+    online_reduction.combine(into, other, NULL);
+    for (int i = SMOOTH_X; i < count_of_sums(k); i++)
+        assign(into[i], add(into[i], other[i]));
+}
+
+static void sums_over_lanes(val *sums, int low, int high, void *user)
+{
+    const reduction others = reduce_sums(count_of_sums(user) - SMOOTH_X);
+    lanes_reduce(&online_reduction, low, high, sums);
+    lanes_reduce(&others, low, high, sums + SMOOTH_X);
+}
+
+static reduction reduction_of(const problem *k)
+{
+    const reduction all = { count_of_sums(k), combine_sums, (void *)(uintptr_t)k, sums_over_lanes };
+    return k->cfg->smooth ? all : online_reduction;
+}
+
+/* Loads the target of a row; no element has been added up. */
+static row_loss begin_loss(const problem *k, val row, val exists)
+{
+    row_loss l = { .k = k, .target = load_target(k, row, exists) };
+    online_begin(l.sums);
+    for (int i = SMOOTH_X; i < count_of_sums(k); i++)
+        l.sums[i] = variable(F32, immf(0));
+    return l;
+}
 
 /* Adds w * x, and w, of a thread's elements of a tile; those past the end, which are -inf, are left out. */
-static void add_smooth(const problem *k, const row_split *split, const row_place *tile, tensor rX, const val *sums)
+static void add_smooth(const row_loss *l, const row_span *tile, tensor rX)
 {
+    const problem *k = l->k;
+    const row_split *split = &tile->split;
     tensor rW = { 0 };
     if (needs_weights(k))
-        rW = row_fetch_vector(split, tile, k->p.weight, k->cfg->dtype); // (VEC,STEPS)
+        rW = row_fetch_vector(split, &tile->place, k->p.weight, k->cfg->dtype); // (VEC,STEPS)
     for (int step = 0; step < split->steps; step++) {
-        val inside = row_inside(split, tile, step);
+        val inside = row_inside(split, &tile->place, step);
         for (int i = step * split->vec; i < (step + 1) * split->vec; i++) {
             val w = needs_weights(k) ? at_f32(rW, i) : immf(1);
-            assign(sums[SMOOTH_X], fma(w, select(inside, at_f32(rX, i), immf(0)), sums[SMOOTH_X]));
+            assign(l->sums[SMOOTH_X], fma(w, select(inside, at_f32(rX, i), immf(0)), l->sums[SMOOTH_X]));
             if (needs_weights(k))
-                assign(sums[SMOOTH_W], add(sums[SMOOTH_W], w));
+                assign(l->sums[SMOOTH_W], add(l->sums[SMOOTH_W], w));
         }
     }
 }
 
 /* Adds a thread's elements of a tile to its sums. */
-static void add_tile(const problem *k, const row_split *split, const row_place *tile, tensor rX, row_sums *sums)
+static void add_tile(const row_span *tile, int chunk, const tensor *rX, void *user)
 {
-    online_add(sums->pair, rX);
-    if (k->cfg->smooth)
-        add_smooth(k, split, tile, rX, sums->smooth);
+    row_loss *l = user;
+    (void)chunk;
+    online_add(l->sums, rX[0]);
+    if (l->k->cfg->smooth)
+        add_smooth(l, tile, rX[0]);
 }
 
 /* Adds a thread's elements of its row to its sums. */
-static void add_row(const problem *k, const row_place *place, row_sums *sums)
+static void add_row(row_loss *l, const row_place *place)
 {
+    const problem *k = l->k;
     const row_spans all = row_spans_of(&k->split, place, k->p.x, k->cfg->dtype, k->p.ldx);
     tensor rEnds = { 0 };
     if (all.count > 1)
-        rEnds = load_logits(k, &all.of[1].split, &all.of[1].place); // (1,1)
-    online_begin(sums->pair);
-    for (int i = 0; i < SMOOTH_SUMS && k->cfg->smooth; i++)
-        sums->smooth[i] = variable(F32, immf(0));
+        rEnds = load_logits(k, &all.of[1]); // (1,1)
     LOOP_FROM(start, imm(0), convert(U32, k->p.cols), imm((int)row_split_cols(&k->split))) {
-        row_place tile = row_from(&all.of[0].place, start);
-        add_tile(k, &k->split, &tile, load_logits(k, &k->split, &tile), sums);
+        const row_span tile = { k->split, row_from(&all.of[0].place, start) };
+        const tensor rX = load_logits(k, &tile); // (VEC,STEPS)
+        add_tile(&tile, 0, &rX, l);
     }
     if (all.count > 1)
-        add_tile(k, &all.of[1].split, &all.of[1].place, rEnds, sums);
+        add_tile(&all.of[1], 0, &rEnds, l);
 }
 
-/* The logarithm of the sum of a row's exponentials. */
-static val log_sum_exp(const problem *k, row_sums *sums)
+/* Loads the logit and the weight of the row's class, after its target. */
+static void load_class(row_loss *l, const row_place *place)
 {
-    cluster_meet(k->split.cluster);
-    row_reduce(&k->split, &online_reduction, sums->pair);
-    return add(sums->pair[ONLINE_MAX], log_f32(sums->pair[ONLINE_SUM]));
+    l->t = label_of(l->k, l->target, place->exists);
+    l->t.valid = logical_and(l->t.valid, place->exists);
+    l->rLogit = load_logit(l->k, place->row, l->t);
+    l->weight = load_weight(l->k, l->t);
 }
 
-/* What all classes add to a row's loss: spread * sum over c of w * (lse - x), after log_sum_exp(). */
-static val smooth_of(const problem *k, row_sums *sums, val lse)
+/* What all classes add to a row's loss: spread * sum over c of w * (lse - x). */
+static val smooth_of(const row_loss *l, val lse)
 {
+    const problem *k = l->k;
     if (!k->cfg->smooth)
         return immf(0);
-    const reduction total = reduce_sums(needs_weights(k) ? SMOOTH_SUMS : 1);
-    row_reduce(&k->split, &total, sums->smooth);
-    val weights = needs_weights(k) ? sums->smooth[SMOOTH_W] : convert(F32, k->p.cols);
-    val all = sub(mul(weights, lse), sums->smooth[SMOOTH_X]);
+    val weights = needs_weights(k) ? l->sums[SMOOTH_W] : convert(F32, k->p.cols);
+    val all = sub(mul(weights, lse), l->sums[SMOOTH_X]);
     return mul(k->p.spread, select(eq(lse, immf(-INFINITY)), immf(INFINITY), all));
+}
+
+/* The sums are those of the row; its first thread stores. */
+static void store_loss(const row_loss *l, const row_place *place)
+{
+    const problem *k = l->k;
+    val lse = add(l->sums[ONLINE_MAX], log_f32(l->sums[ONLINE_SUM])), smooth = smooth_of(l, lse);
+    IF(logical_and(eq(place->first, imm(0)), place->exists)) {
+        set(per_row(k, k->p.lse, F32), place->row, lse);
+        set(per_row(k, k->p.losses, F32), place->row,
+            loss_of(k, lse, logit_of(l->rLogit, l->t), l->t, l->weight, smooth));
+        if (k->cfg->reduction == CKL_LOSS_MEAN)
+            set(per_row(k, k->p.counts, F32), place->row, select(l->t.ignored, immf(0), l->weight));
+        if (needs_weights(k))
+            IF(eq(place->row, imm(0)))
+                set(per_row(k, k->p.weight_sum, F32), 0, l->sums[SMOOTH_W]);
+    }
 }
 
 static void forward(const problem *k)
 {
-    row_sums sums;
+    const reduction all = reduction_of(k);
     row_place place = row_here(&k->split, k->p.rows, k->p.cols);
     launch_dependents();
     grid_wait(); // what is above overlaps the end of the kernel before
-    val target = load_target(k, place.row, place.exists);
-    add_row(k, &place, &sums); // needs no class, whose two loads overlap this
-    label t = label_of(k, target, place.exists);
-    t.valid = logical_and(t.valid, place.exists);
-    tensor rLogit = load_logit(k, place.row, t); // (1)
-    val weight = load_weight(k, t);
-    val lse = log_sum_exp(k, &sums), smooth = smooth_of(k, &sums, lse), logit = logit_of(rLogit, t);
-    IF(logical_and(eq(place.first, imm(0)), place.exists)) {
-        set(per_row(k, k->p.lse, F32), place.row, lse);
-        set(per_row(k, k->p.losses, F32), place.row, loss_of(k, lse, logit, t, weight, smooth));
-        if (k->cfg->reduction == CKL_LOSS_MEAN)
-            set(per_row(k, k->p.counts, F32), place.row, select(t.ignored, immf(0), weight));
-        if (needs_weights(k))
-            IF(eq(place.row, imm(0)))
-                set(per_row(k, k->p.weight_sum, F32), 0, sums.smooth[SMOOTH_W]);
-    }
+    row_loss l = begin_loss(k, place.row, place.exists);
+    add_row(&l, &place); // needs no class, whose two loads overlap this
+    load_class(&l, &place);
+    cluster_meet(k->split.cluster);
+    row_reduce(&k->split, &all, l.sums);
+    store_loss(&l, &place);
+}
+
+/* Rows that flow through shared memory: nothing of them stays */
+
+static void first_pass(row_pipeline *s, val row, void *user)
+{
+    row_loss *l = user;
+    const row_place place = row_pipeline_place(s, row);
+    *l = begin_loss(l->k, row, yes());
+    row_pipeline_first_pass(s, row, add_tile, l);
+    load_class(l, &place);
+    const reduction all = reduction_of(l->k);
+    row_pipeline_reduce_begin(s, &all, l->sums);
+}
+
+static void second_pass(row_pipeline *s, val row, void *user)
+{
+    row_loss *l = user;
+    const row_place place = row_pipeline_place(s, row);
+    const reduction all = reduction_of(l->k);
+    row_pipeline_reduce_end(s, &all, l->sums);
+    store_loss(l, &place);
+}
+
+/* CTAs for whose rings an SM has room: without the bound ptxas takes 168 registers for unrolled chunks. */
+static int flow_ctas(const row_pipeline_split *split, ckl_dtype dtype)
+{
+    enum { SM_BYTES = 227 << 10, RESERVED = 1 << 10, CTAS_MAX = 4 };
+    const int64_t bytes = row_pipeline_smem_bytes(split, dtype, 1, CROSSENTROPY_FLOW_VALUES) + RESERVED;
+    return (int)min_i64(CTAS_MAX, SM_BYTES / bytes);
+}
+
+static void flow(const problem *k)
+{
+    const row_pipeline_split split = row_pipeline_split_of(&k->cfg->split, &k->cfg->flow);
+    const row_pipeline_matrix x = { k->p.x, k->p.ldx };
+    const row_pipeline_matrices matrices = { .dtype = k->cfg->dtype,
+                                             .rows = k->p.rows,
+                                             .cols = convert(U32, k->p.cols),
+                                             .input_count = 1,
+                                             .inputs = { x },
+                                             .output = x }; // in phase
+    min_ctas_per_sm(flow_ctas(&split, k->cfg->dtype));
+    row_pipeline s = row_pipeline_begin(&split, &matrices, CROSSENTROPY_FLOW_VALUES, k->p.counter);
+    s.fill = -INFINITY;
+    row_loss l = { .k = k };
+    row_pipeline_run(&s, &(row_passes){ first_pass, NULL, second_pass }, &l);
+    row_pipeline_end(&s);
 }
 
 /* Threads of the cluster. */
@@ -370,7 +473,7 @@ void crossentropy_describe(const void *config, int kernel)
 {
     const crossentropy_config *cfg = config;
     problem k = { .cfg = cfg, .split = cfg->split, .in_phase = true, .p = params_of(crossentropy) };
-    if (kernel == CROSSENTROPY_VECTORS)
+    if (kernel == CROSSENTROPY_VECTORS && !cfg->flow.stages)
         bound_registers(&k);
     if (kernel == CROSSENTROPY_ELEMENTS) {
         k.split = row_split_anywhere(&cfg->split, cfg->dtype);
@@ -378,6 +481,8 @@ void crossentropy_describe(const void *config, int kernel)
     }
     if (kernel == CROSSENTROPY_MEAN)
         mean(&k);
+    else if (kernel == CROSSENTROPY_VECTORS && cfg->flow.stages)
+        flow(&k);
     else if (cfg->direction == CKL_DIRECTION_FORWARD)
         forward(&k);
     else

@@ -241,31 +241,6 @@ static ckl_status launch_chunks(const ckl_plan *plan, const void *args, ckl_stre
     return CKL_OK;
 }
 
-/* The matrices of a tensor, as TMA sees them. */
-static param_tensor tiles_of(const ckl_softmax_desc *d, const void *pointer, int64_t ld)
-{
-    return (param_tensor){
-        .pointer = pointer, .size = { d->inner, d->n, d->outer }, .stride = { 1, ld, d->n * ld }, .l2_promotion = 128
-    };
-}
-
-static ckl_status launch_flow(const ckl_plan *plan, const void *args, ckl_stream stream)
-{
-    const ckl_softmax_desc *d = plan->desc;
-    const softmax_column_config *c = plan->config;
-    const ckl_softmax_args *a = args;
-    if (kernel_for(d, a, c->split.vec) != 0)
-        return launch_chunks(plan, args, stream);
-    const bool is_forward = d->direction == CKL_DIRECTION_FORWARD;
-    const int64_t strips = column_split_strips(&c->split, d->inner);
-    softmax_params params = params_for(d, a);
-    params.strips = (uint32_t)strips;
-    params.tile_x = tiles_of(d, is_forward ? a->x : a->y, is_forward ? d->ldx : d->ldy);
-    params.tile_dy = tiles_of(d, a->dy, d->ldy);
-    const int64_t clusters = min_i64(d->outer * strips, plan->kernels[0].clusters_resident);
-    return plan_launch(plan, 0, (plan_grid){ .x = clusters * c->split.cluster }, &params, stream);
-}
-
 static const field desc_fields[] = { SOFTMAX_SIZES(FIELD_ROW, ckl_softmax_desc) //
                                      SOFTMAX_DESC(FIELD_ROW, ckl_softmax_desc) };
 
@@ -288,11 +263,6 @@ static const field column_held_fields[] = { SOFTMAX_FORM(FIELD_NESTED, (softmax_
                                             COLUMN_SPLIT(FIELD_NESTED, (softmax_column_config, split)) //
                                             SOFTMAX_COLUMN_CHUNK(FIELD_ROW, softmax_column_config)     //
                                             SOFTMAX_COLUMN_HELD(FIELD_ROW, softmax_column_config) };
-
-static const field column_flow_fields[] = { SOFTMAX_FORM(FIELD_NESTED, (softmax_column_config, form))  //
-                                            COLUMN_SPLIT(FIELD_NESTED, (softmax_column_config, split)) //
-                                            SOFTMAX_COLUMN_CHUNK(FIELD_ROW, softmax_column_config)     //
-                                            SOFTMAX_COLUMN_FLOW(FIELD_ROW, softmax_column_config) };
 
 #define IMPLEMENTATION(symbol, about, family, fields, count, ...)                                              \
     static const implementation symbol##_implementation = { .name = #symbol,                                   \
@@ -319,13 +289,14 @@ IMPLEMENTATION(column, "a strip of columns in the registers of a CTA or a cluste
                launch_columns);
 IMPLEMENTATION(column_long, "strips of any length in chunks; read twice, by a kernel for sums and one for outputs",
                column, column_long_fields, SOFTMAX_LONG_KERNELS, launch_chunks, .workspace_bytes = chunks_workspace);
-IMPLEMENTATION(column_flow, "strips flow through the shared memory of clusters that stay", column, column_flow_fields,
-               4, launch_flow, .target = IR_SM90A, .workspace_bytes = chunks_workspace);
 
-static const implementation *const implementations[] = { &row_implementation,         &pipeline_implementation,
-                                                         &long_implementation,        &column_flow_implementation,
-                                                         &column_held_implementation, &column_implementation,
-                                                         &column_long_implementation, NULL };
+static const implementation *const implementations[] = { &row_implementation,
+                                                         &pipeline_implementation,
+                                                         &long_implementation,
+                                                         &column_held_implementation,
+                                                         &column_implementation,
+                                                         &column_long_implementation,
+                                                         NULL };
 
 OPERATOR(softmax, softmax, "y = exp(x) / sum exp(x) along an axis, its logarithm, and their gradients",
          .workspace = offsetof(ckl_softmax_args, workspace));

@@ -10,6 +10,8 @@ typedef struct columns {
     column_split split;
     softmax_values p;
     column_place place; // of this thread in its strip
+    bool alone;
+    ir_cache stores; // hint of the stores of outputs
 } columns;
 
 static inline tensor registers(const columns *c, ckl_dtype dtype)
@@ -43,7 +45,7 @@ static inline void store_outputs(const columns *c, const column_place *place, so
         const int e = i % c->split.vec;
         set(rY, i, output(c->form, at(rT, i), pairs + e * ONLINE_VALUES, factors[e]));
     }
-    column_store(&c->split, place, rY, c->p.y, c->form->dtype, c->p.ldy, c->p.n);
+    column_store(&c->split, place, rY, c->p.y, c->form->dtype, c->p.ldy, c->p.n, c->stores);
 }
 
 /* Visits of tiles */
@@ -100,7 +102,7 @@ static inline void write_gradients(const columns *c, const column_place *at, con
     tensor rDx = registers(c, F32); // (VEC,STEPS)
     for (int i = 0; i < static_size(rDx.layout); i++)
         set(rDx, i, softmax_gradient(c->form, at(rX[0], i), at(rX[1], i), found->of[i % c->split.vec], c->p.scale));
-    column_store(&c->split, at, rDx, c->p.dx, c->form->dtype, c->p.ldx, c->p.n);
+    column_store(&c->split, at, rDx, c->p.dx, c->form->dtype, c->p.ldx, c->p.n, c->stores);
 }
 
 /* Both passes: user is the column_states. */
@@ -143,7 +145,6 @@ static inline column_place place_in(const columns *c, val strip)
  */
 int64_t tile_slots_bytes(const columns *c);
 void stage_tile(const columns *c, const column_place *tile, val slots); // starts the copies
-void load_staged(const columns *c, const column_place *tile, val slots, tensor *rX);
 void visit_staged(const columns *c, const column_place *tile, val slots, tile_visit *visit, void *user);
 
 /*

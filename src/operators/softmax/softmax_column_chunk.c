@@ -18,22 +18,17 @@ void stage_tile(const columns *c, const column_place *tile, val slots)
     const softmax_form *f = c->form;
     for (int i = 0; i < softmax_inputs(f); i++)
         column_stage(&c->split, tile, softmax_input(f, &c->p, i), f->dtype, softmax_input_pitch(f, &c->p), c->p.n,
-                     slots_of_input(c, slots, i));
-}
-
-void load_staged(const columns *c, const column_place *tile, val slots, tensor *rX)
-{
-    for (int i = 0; i < softmax_inputs(c->form); i++) {
-        rX[i] = registers(c, c->form->dtype);
-        column_load_staged(&c->split, tile, c->form->dtype, slots_of_input(c, slots, i), rX[i],
-                           softmax_outside(c->form));
-    }
+                     slots_of_input(c, slots, i), c->alone);
 }
 
 void visit_staged(const columns *c, const column_place *tile, val slots, tile_visit *visit, void *user)
 {
     tensor rX[SOFTMAX_INPUTS_MAX]; // (VEC,STEPS)
-    load_staged(c, tile, slots, rX);
+    for (int i = 0; i < softmax_inputs(c->form); i++) {
+        rX[i] = registers(c, c->form->dtype);
+        column_load_staged(&c->split, tile, c->form->dtype, slots_of_input(c, slots, i), rX[i],
+                           softmax_outside(c->form));
+    }
     visit(c, tile, rX, user);
 }
 

@@ -47,8 +47,9 @@ typedef struct softmax_row_config {
 } softmax_row_config;
 
 /* Fields of kernels that take strips in chunks: 0 in the configs of others. */
-#define SOFTMAX_COLUMN_CHUNK(X, owner) \
-    X(owner, int, tiles, "1", "1 2 3 4 6 8", "tiles of a chunk, one after the other in shared memory")
+#define SOFTMAX_COLUMN_CHUNK(X, owner)                                                                 \
+    X(owner, int, tiles, "1", "1 2 3 4 6 8", "tiles of a chunk, one after the other in shared memory") \
+    X(owner, bool, alone, "0", "0 1", "loads fill L2 with no more")
 
 /* And of column_long alone. */
 #define SOFTMAX_COLUMN_LONG(X, owner) \
@@ -60,10 +61,6 @@ typedef struct softmax_row_config {
     X(owner, int, loading, "132", "0 99 132", "CTAs that load at once; 0: a chunk is a strip, whose CTA meets nobody")
 enum { SOFTMAX_KEPT_MAX = 8, SOFTMAX_COPY_BYTES_MIN = 4 }; // of cp.async
 
-/* And of column_flow. */
-#define SOFTMAX_COLUMN_FLOW(X, owner) \
-    X(owner, int, stages, "8", "8 12 13", "tiles in the shared memory of a CTA, of strips that follow each other")
-
 /* Kernels whose rows lie across memory. */
 typedef struct softmax_column_config {
     softmax_form form;
@@ -71,7 +68,6 @@ typedef struct softmax_column_config {
     SOFTMAX_COLUMN_CHUNK(FIELD_MEMBER, )
     SOFTMAX_COLUMN_LONG(FIELD_MEMBER, )
     SOFTMAX_COLUMN_HELD(FIELD_MEMBER, )
-    SOFTMAX_COLUMN_FLOW(FIELD_MEMBER, )
 } softmax_column_config;
 
 /* Lines of a chunk. */
@@ -110,9 +106,7 @@ static inline ckl_softmax_desc softmax_folded(const ckl_softmax_desc *d, int fol
     X(owner, pointer, states)  /* of chunks of columns */                      \
     X(owner, pointer, totals)  /* states of columns */                         \
     X(owner, u32, chunks)      /* of a strip */                                \
-    X(owner, u32, tiles)       /* of a chunk that is read twice */             \
-    X(owner, tensor, tile_x)   /* what column_flow reads: x, or y and dy */    \
-    X(owner, tensor, tile_dy)
+    X(owner, u32, tiles)       /* of a chunk that is read twice */
 
 KERNEL_PARAMS(softmax, SOFTMAX_PARAMS);
 
@@ -132,7 +126,6 @@ SOFTMAX_IMPLEMENTATION(long);
 SOFTMAX_IMPLEMENTATION(column);
 SOFTMAX_IMPLEMENTATION(column_held);
 SOFTMAX_IMPLEMENTATION(column_long);
-SOFTMAX_IMPLEMENTATION(column_flow);
 
 /*
  * The kernels of column_long: states of chunks, those of strips, then outputs, by vectors and by single elements.

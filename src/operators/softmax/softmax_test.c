@@ -233,20 +233,6 @@ static const char *const cases[] = {
     "shape=1024x5 axis=0 dtype=f16 impl=column_long config='lanes=32 tiles=1 fold=8' # columns of several in a vector",
     "shape=5x600x40 axis=1 dtype=f16 misalign=1 impl=column_long config='threads=64 lanes=4 tiles=2 fold=2'",
     "shape=2x1001x137 axis=1 dtype=f16 impl=column_long config='fold=1' # vectors that begin before their line",
-    "shape=7x1000x136 axis=1 dtype=bf16 fill=hard impl=column_flow config='dtype=bf16 threads=256 lanes=8 cluster=8 "
-    "vec=8 steps=4 tiles=1 stages=4'               # strips follow each other in few tiles, of which the last is half "
-    "empty",
-    "shape=5x513x264 axis=1 direction=backward impl=column_flow config='direction=backward threads=64 lanes=8 "
-    "cluster=2 "
-    "vec=4 steps=4 tiles=9 stages=10'              # one round of tiles and a part",
-    "shape=2000x200 axis=0 log=1 ldx=208 ldy=204 impl=column_flow config='log=1 threads=128 lanes=16 cluster=4 vec=4 "
-    "steps=5 tiles=13 stages=13'",
-    "shape=31x130x96 axis=1 dtype=f16 direction=backward log=1 scale=0.5 impl=column_flow config='dtype=f16 "
-    "direction=backward log=1 scaled=1 threads=256 lanes=4 cluster=8 vec=8 steps=2 tiles=1 stages=3' # sums go round "
-    "their two turns many times",
-    "shape=3x300x136 axis=1 dtype=f16 misalign=1 impl=column_flow config='dtype=f16 threads=256 lanes=8 cluster=8 "
-    "vec=8 "
-    "steps=4 tiles=1 stages=4'                     # not for boxes",
     "shape=3x48x1200 axis=1 dtype=f16 log=1 impl=column config='dtype=f16 log=1 threads=256 lanes=64 vec=2 steps=12'",
     "shape=7x24x132 axis=1 dtype=f16 fill=hard      # short columns, each in a thread",
     "shape=7x5x300 axis=1 direction=backward misalign=1",
@@ -347,16 +333,6 @@ static const test_reject rejects[] = {
     { "shape=128x77 axis=0 ldx=80 ldy=80 impl=column_long config='fold=4 vec=4'", CKL_INVALID,
       "softmax column_long: fold=4 is less than 1, or n=128 lines" },
     { "shape=64x8 axis=0 impl=column_held config='kept=9'", CKL_INVALID, "softmax column_held: kept=9 is not in 0..8" },
-    { "shape=640x8 axis=0 impl=column_flow config='cluster=1 vec=4 tiles=9'", CKL_INVALID,
-      "softmax column_flow: cluster=1 exact=0 ragged=0 vec=4, boxes come to clusters" },
-    { "shape=640x8 axis=0 impl=column_flow config='cluster=8 threads=512 lanes=4 vec=4 steps=4'", CKL_INVALID,
-      "softmax column_flow: a tile of more than 256 lines" },
-    { "shape=6400x64 axis=0 impl=column_flow config='cluster=8 vec=4 steps=4 tiles=3'", CKL_UNSUPPORTED,
-      "softmax column_flow: tiles=3 stages=8 do not hold n=6400 lines" },
-    { "shape=640x64 axis=0 impl=column_flow config='cluster=8 vec=4 steps=4 stages=16'", CKL_UNSUPPORTED,
-      "softmax column_flow: stages=16 take" },
-    { "shape=640x64 axis=0 impl=column_flow config='cluster=8 vec=2 steps=4'", CKL_INVALID,
-      "softmax column_flow: cluster=8 exact=0 ragged=0 vec=2, boxes come" },
     { "shape=4x4096 impl=pipeline config='cluster=8'", CKL_INVALID, "cluster=8, but rows have only 1 chunks" },
     { "shape=4x64 impl=row config='row_threads=4 vec=4 steps=8 ragged=1'", CKL_INVALID, "softmax row: ragged=1 wants" },
     { "shape=4x20001 ldy=20002 impl=pipeline", CKL_UNSUPPORTED,
