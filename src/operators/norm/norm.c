@@ -116,6 +116,8 @@ static int64_t row_ctas(const ckl_plan *plan, int kernel)
     int64_t ctas = row_split_ctas(&s, d->rows), clusters = plan->kernels[NORM_VECTORS].clusters_resident;
     if (c->persistent_ctas > 0)
         clusters = (int64_t)plan->device->info.sm_count * c->persistent_ctas / s.cluster;
+    if (c->alone)
+        clusters = 1;
     if (d->direction == CKL_DIRECTION_FORWARD && (tiled || !c->shared_weights))
         return flows ? min_i64(ctas, max_i64(1, clusters) * s.cluster) : ctas;
     return workers_for(d, c, max_i64(1, clusters)) * s.cluster;
@@ -156,17 +158,15 @@ static ckl_status launch_forward(const ckl_plan *plan, const void *args, ckl_str
  */
 static int64_t groups_of(const ckl_plan *plan)
 {
-    const ckl_norm_desc *d = plan->desc;
     const norm_config *c = plan->config;
-    const int64_t phases = c->split.ragged ? min_i64(row_phase_period(d->dtype, d->ldy), d->rows) : 1;
-    return row_ctas(plan, NORM_VECTORS) / c->split.cluster + phases - 1;
+    return row_ctas(plan, NORM_VECTORS) / c->split.cluster + max_i64(1, norm_phases(plan->desc, c)) - 1;
 }
 
 static int64_t workspace_backward(const ckl_plan *plan)
 {
     const ckl_norm_desc *d = plan->desc;
     const norm_config *c = plan->config;
-    return d->affine && !c->tiled ? groups_of(plan) * 2 * d->cols * (int64_t)sizeof(float) : 0;
+    return d->affine && !c->tiled && !c->alone ? groups_of(plan) * 2 * d->cols * (int64_t)sizeof(float) : 0;
 }
 
 /* Sums of columns that read x and dy come first, as dx may overwrite either. */
@@ -198,7 +198,7 @@ static ckl_status launch_backward(const ckl_plan *plan, const void *args, ckl_st
     if (d->affine && direct)
         TRY(plan_launch(plan, NORM_COLUMNS, columns, &params, stream));
     TRY(plan_launch(plan, kernel, rows, &params, stream));
-    return d->affine && !direct ? plan_launch(plan, NORM_COLUMNS, columns, &params, stream) : CKL_OK;
+    return d->affine && !direct && !c->alone ? plan_launch(plan, NORM_COLUMNS, columns, &params, stream) : CKL_OK;
 }
 
 /* The operators */

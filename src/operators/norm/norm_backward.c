@@ -232,8 +232,11 @@ static void each_row(row *r, const turns *t)
 /* Stores this thread's sums of columns as those of `group`. */
 static void store_sums(const row *r, const row_place *p, val group)
 {
-    norm_store_sums(&r->split, p, &r->o, &(norm_sums){ { r->rDgamma, r->rDbeta }, sums_of(r).count, r->exchange },
-                    group);
+    const norm_sums sums = { r->cfg, { r->rDgamma, r->rDbeta }, sums_of(r).count, r->exchange };
+    if (takes_several(&r->split))
+        norm_store_cta_sums(&r->split, &r->o, &sums);
+    else
+        norm_store_sums(&r->split, p, &r->o, &sums, group);
 }
 
 static void make_variables(row *r)
@@ -273,9 +276,7 @@ static void backward_rows(const norm_config *cfg, bool vectors, bool centred)
     const turns t = turns_of(&r);
     each_row(&r, &t);
     launch_dependents(); // the kernel of the columns
-    if (sums && takes_several(&r.split))
-        norm_store_cta_sums(&r.split, &r.o, (tensor[]){ r.rDgamma, r.rDbeta }, sums_of(&r).count);
-    else if (sums)
+    if (sums)
         store_sums(&r, &r.place, t.first);
 }
 

@@ -55,6 +55,11 @@ bool norm_is_ragged(const ckl_norm_desc *d)
     return !norm_is_whole(d, d->ldx) || !norm_is_whole(d, d->ldy);
 }
 
+int64_t norm_phases(const ckl_norm_desc *d, const norm_config *c)
+{
+    return min_i64(c->split.ragged ? row_phase_period(d->dtype, d->ldy) : 1, d->rows);
+}
+
 /* Rows too long for registers: all threads of a CTA, and as many CTAs a row as keep the device busy. */
 row_split norm_tiled_split(const ckl_norm_desc *d, const ckl_device_info *device, bool ragged)
 {
@@ -434,6 +439,8 @@ ckl_status norm_admit_backward(const void *desc, const ckl_device_info *device, 
         FAIL(CKL_UNSUPPORTED, "norm backward: direction is forward");
     if (c->shared_weights)
         FAIL(CKL_INVALID, "norm backward: shared_weights=1 is for forward");
+    if (c->alone && (!c->affine || c->tiled || norm_phases(d, c) != 1))
+        FAIL(CKL_INVALID, "norm backward: alone=1 is for sums of columns of rows that lie alike to 16-byte boundaries");
     if (c->split.row_threads != c->split.threads && (c->split.ragged || c->flow.stages || c->tiled))
         FAIL(CKL_INVALID, "norm backward: row_threads=%d is not threads=%d, but rows are not whole in registers",
              c->split.row_threads, c->split.threads);

@@ -508,6 +508,27 @@ static void choose_workers(const ckl_norm_desc *d, const ckl_device_info *device
         c->persistent_ctas = 1;
 }
 
+/*
+ * One CTA or cluster for so few rows that another launch would take as long as they do in turn. Of rows in registers a
+ * CTA takes as many at once as it has registers for.
+ */
+static void choose_alone(const ckl_norm_desc *d, norm_config *c)
+{
+    enum { TURNS_FLOW = 4, TURNS = 2 };
+    row_split one = c->split;
+    if (!d->affine || c->tiled || norm_phases(d, c) != 1)
+        return;
+    if (!c->flow.stages && one.cluster == 1) {
+        const int64_t unit = max_i64(WARP, one.row_threads), wanted = ceil_div(d->rows * one.row_threads, unit);
+        one.threads = (int)(unit * max_i64(1, min_i64(wanted, packed_threads(d, &one) / unit)));
+    }
+    if (ceil_div(d->rows, row_split_rows(&one)) > (c->flow.stages ? TURNS_FLOW : TURNS))
+        return;
+    c->ctas_per_sm = c->flow.stages ? c->ctas_per_sm : 1;
+    c->split = one;
+    c->alone = true;
+}
+
 ckl_status norm_choose_backward(const void *desc, const ckl_device_info *device, bool centred, void *config)
 {
     const ckl_norm_desc *d = desc;
@@ -518,6 +539,7 @@ ckl_status norm_choose_backward(const void *desc, const ckl_device_info *device,
     if (!choose_backward_flow(d, device, centred, c))
         choose_backward_rows(d, device, centred, c);
     choose_workers(d, device, centred, c);
+    choose_alone(d, c);
     choose_column_lanes(d, device, c);
     return CKL_OK;
 }

@@ -31,6 +31,8 @@
     X(owner, bool, dgamma_in_smem, "0", "0 1",                                                           \
       "backward, of rows that flow: sums of dgamma are in shared memory, else in registers")             \
     X(owner, int, persistent_ctas, "0", "0 1 2 3 4 6 8", "persistent CTAs of an SM; 0: as many as fit")  \
+    X(owner, bool, alone, "0", "0 1",                                                                    \
+      "backward: one CTA or cluster takes all rows, and stores the sums of columns at once")             \
     X(owner, int, column_lanes, "32", "8 16 32", "of a warp along a row, when columns are added up")
 
 /* split: of a row over the threads that hold it or, where rows flow, of a chunk. */
@@ -157,6 +159,7 @@ int norm_widest_vector(const ckl_norm_desc *d);         // elements, that divide
 bool norm_in_phase(const ckl_norm_desc *d);             // do rows of ldx and ldy lie alike?
 bool norm_is_whole(const ckl_norm_desc *d, int64_t ld); // are rows, ld apart, whole vectors of 16 bytes?
 bool norm_is_ragged(const ckl_norm_desc *d);
+int64_t norm_phases(const ckl_norm_desc *d, const norm_config *c); // of rows to 16-byte boundaries, where that matters
 row_split norm_tiled_split(const ckl_norm_desc *d, const ckl_device_info *device, bool ragged);
 void norm_take_problem(const ckl_norm_desc *d, norm_config *c);
 
@@ -175,23 +178,21 @@ void norm_forward(const norm_config *cfg, int kernel, bool centred);
 void norm_backward(const norm_config *cfg, int kernel, bool centred);
 void norm_backward_columns(const norm_config *cfg, bool centred); // kernel 2
 
-/*
- * Stores the sums of a CTA with several rows at once as its partial sums; rSums: (VEC,STEPS) of dgamma and, of 2 kinds,
- * dbeta.
- */
-void norm_store_cta_sums(const row_split *s, const norm_backward_values *o, const tensor *rSums, int kinds);
-
 /* A thread's sums of columns: (VEC,STEPS) of dgamma and, of 2 kinds, dbeta. */
 typedef struct norm_sums {
+    const norm_config *cfg; // alone: these are the gradients; else partial sums
     tensor rSums[2];
     int kinds;
     int64_t exchange; // norm_exchange_alloc()
 } norm_sums;
 
+/* Stores the sums of a CTA with several rows at once. */
+void norm_store_cta_sums(const row_split *s, const norm_backward_values *o, const norm_sums *sums);
+
 /* Allocates that; its offset. */
 int64_t norm_exchange_alloc(const row_split *s);
 
-/* Stores the sums of the columns that a thread has at `p` as partial sums of `group`. Its warp is whole. */
+/* Stores the sums of the columns that a thread has at `p`; partial ones are those of `group`. Its warp is whole. */
 void norm_store_sums(const row_split *s, const row_place *p, const norm_backward_values *o, const norm_sums *sums,
                      val group);
 

@@ -290,6 +290,15 @@ static const char *const cases[] = {
     "steps=1 stages=5 residence=ring lookahead=1 chunks=2 exact=0 ctas_per_sm=4' # 48 in a cluster",
     "rows=9 cols=1240 dtype=bf16 residual=1 impl=forward config='threads=160 row_threads=160 steps=1 exact=0'",
     "rows=9 cols=3000 impl=forward config='threads=224 row_threads=224 cluster=2 steps=2 exact=0 ctas_per_sm=0'",
+    "rows=3 cols=3072 direction=backward dtype=bf16 # so few rows that one CTA stores dgamma and dbeta",
+    "rows=4 cols=22192 direction=backward dtype=f16 residual=1 fill=hard # a cluster",
+    "rows=8 cols=512 direction=backward dtype=f16 residual=1 # of several rows",
+    "rows=19 cols=72 direction=backward dtype=bf16 # of several rows a warp, in two turns",
+    "rows=5 cols=391 direction=backward # by single elements",
+    "rows=1 cols=5291 direction=backward dtype=f16 fill=hard # a ragged row",
+    "rows=1 cols=20003 direction=backward dtype=bf16 misalign=1 stagger=1",
+    "rows=2 cols=2048 direction=backward dtype=bf16 misalign=1 # pointers aligned to the element only",
+    "rows=3 cols=640 direction=backward dtype=f16 ldx=641 stagger=1",
     "rows=0 cols=64 direction=backward                   # gradients of no rows are zero",
     "rows=0 cols=64                                      # nothing to do",
     "rows=3 cols=0                                       # no elements: statistics of nothing are NaN",
@@ -338,6 +347,8 @@ static const char *const population[] = {
               CKL_INVALID, "norm forward: shared_weights=1 takes 3" },                                       \
             { "cols=77 direction=backward impl=backward config='shared_weights=1'", CKL_INVALID,             \
               "norm backward: shared_weights=1 is for forward" },                                            \
+            { "rows=9 cols=9001 dtype=f16 direction=backward impl=backward config='alone=1'", CKL_INVALID,   \
+              "norm backward: alone=1 is for sums of columns of rows that lie alike" },                      \
             { NULL, CKL_OK, NULL },                                                                          \
     }
 
