@@ -189,7 +189,7 @@ ckl_status row_pipeline_admit(const char *what, const row_pipeline_split *s, int
     if (s->chunk.row_threads != s->chunk.threads ||
         s->chunk.threads + ROW_PIPELINE_PRODUCER_THREADS > device->threads_per_cta_max)
         FAIL(CKL_INVALID, "%s: threads=%d must share a row and leave room for a warp", what, s->chunk.threads);
-    if (!s->cut && s->chunk.vec * dtype_bytes(dtype) != ROW_PIPELINE_BULK_BYTES)
+    if (s->chunk.vec * dtype_bytes(dtype) != ROW_PIPELINE_BULK_BYTES)
         FAIL(CKL_UNSUPPORTED, "%s: vec=%d is not %d bytes", what, s->chunk.vec, ROW_PIPELINE_BULK_BYTES);
     if (s->cluster < 1 || s->cluster > 16 || !is_power_of_two(s->cluster))
         FAIL(CKL_INVALID, "%s: cluster=%d is no power of two up to 16", what, s->cluster);

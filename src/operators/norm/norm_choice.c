@@ -30,9 +30,8 @@ enum { CTAS_MAX = INT32_MAX, COLS_MAX = INT32_MAX, TILED_THREADS = 512, TILED_CT
 static bool accepts_rows(const ckl_norm_desc *d, const norm_config *c)
 {
     const int vec = c->split.vec;
-    const bool cuts = c->flow.cut && vec == row_vec_full(d->dtype);
     return c->split.ragged ||
-           (vec > 0 && row_vec(d->dtype, d->rows, d->cols, cuts ? d->ldy : d->ldx, d->ldy) % vec == 0);
+           (vec > 0 && row_vec(d->dtype, d->rows, d->cols, c->flow.cut ? d->ldy : d->ldx, d->ldy) % vec == 0);
 }
 
 int norm_widest_vector(const ckl_norm_desc *d)
