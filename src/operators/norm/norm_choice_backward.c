@@ -89,7 +89,7 @@ static bool choose_packed_split(const ckl_norm_desc *d, const ckl_device_info *d
     }
     const int lanes = lanes_for(vectors, best), unit = lanes > WARP ? lanes : WARP; // the fewest threads of a CTA
     *s = (row_split){ .threads = unit, .row_threads = lanes, .cluster = 1, .vec = vec, .steps = best };
-    const int64_t units = row_split_ctas(s, d->rows) / (CTAS * (int64_t)device->sm_count);
+    const int64_t units = ceil_div(row_split_ctas(s, d->rows), device->sm_count);
     const int rows = packed_threads(d, s) / CTAS / unit;
     s->threads = unit * (rows < ROWS_MIN ? 1 : (int)max_i64(1, min_i64(units, rows)));
     s->exact = row_split_cols(s) == d->cols;
