@@ -82,12 +82,6 @@ void norm_take_problem(const ckl_norm_desc *d, norm_config *c)
     c->residual = d->residual;
 }
 
-/* Do ragged rows pay? Short ones have few vectors beside their ends: single elements cost less. */
-static bool pays_ragged(const ckl_norm_desc *d)
-{
-    return !d->affine || d->cols >= RAGGED_VECTORS_MIN * row_vec_full(d->dtype);
-}
-
 /* Bytes of a row in registers; longer ones flow if they can. */
 static int64_t forward_bytes_max(const ckl_norm_desc *d)
 {
@@ -303,9 +297,9 @@ static void choose_forward_rows(const ckl_norm_desc *d, const ckl_device_info *d
     const int most = d->residual ? CTA_ELEMENTS_RESIDUAL_MAX : CTA_ELEMENTS_MAX;
     const int registers = forward_registers(d), cluster_max = residency_cluster_max(device);
     row_split *s = &c->split;
-    const bool held =
-        (ragged && pays_ragged(d) && row_split_choose_ragged(d->cols, d->dtype, registers, cluster_max, s)) ||
-        row_split_choose(d->cols, norm_widest_vector(d), d->dtype, registers, cluster_max, s);
+    const bool pays = !d->affine || d->cols >= RAGGED_VECTORS_MIN * row_vec_full(d->dtype); // beside their ends
+    const bool held = (ragged && pays && row_split_choose_ragged(d->cols, d->dtype, registers, cluster_max, s)) ||
+                      row_split_choose(d->cols, norm_widest_vector(d), d->dtype, registers, cluster_max, s);
     c->tiled = !held || row_split_cols(s) > most * (int64_t)s->cluster;
     if (c->tiled) {
         *s = norm_tiled_split(d, device, ragged);

@@ -114,8 +114,9 @@ static bool choose_backward_split(int64_t cols, int vec, int elements, int clust
 }
 
 /*
- * How rows of gradients flow: by chunks of a CTA, and vectors of each thread in a chunk. A thread keeps sums of its
- * columns, so their number bounds the warps of an SM, whose four partitions have 512 registers a lane each.
+ * How rows of gradients flow. A thread keeps sums of its columns, so their number bounds the warps of an SM, whose four
+ * partitions have 512 registers a lane each. Threads and warps are what was measured to be fastest (bench/notes/norm.md):
+ * more warps wait less, larger CTAs and clusters longer.
  */
 typedef struct flow_shape {
     int rows, bytes;              // mask; of an element
@@ -253,8 +254,8 @@ static bool choose_shape(const ckl_norm_desc *d, const ckl_device_info *device, 
 }
 
 /*
- * Are rows shorter than those that flow? Layer norm with a residual flows where rows fill 96 threads twice
- * (fit_warps()): 249.5 and 192.5 us (65536x1536 f16).
+ * Are rows shorter than those that flow? Layer norm with a residual flows where rows fill 96 threads twice: 249.5 and
+ * 192.5 us (65536x1536 f16).
  */
 static bool is_short(const ckl_norm_desc *d, bool centred)
 {

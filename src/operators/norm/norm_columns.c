@@ -67,7 +67,8 @@ static void store_columns(const cta_sums *c, int step)
 
 void norm_store_cta_sums(const row_split *s, const norm_backward_values *o, const norm_sums *sums)
 {
-    const int kinds = sums->kinds, pitch = s->row_threads + PAD, groups = s->threads / (int)max_i64(s->row_threads, WARP);
+    const int kinds = sums->kinds, pitch = s->row_threads + PAD,
+              groups = s->threads / (int)max_i64(s->row_threads, WARP);
     layout by_groups = make_layout(shape(s->row_threads, s->vec, kinds, groups),
                                    stride(1, pitch, s->vec * pitch, kinds * s->vec * pitch));
     const cta_sums c = { s, o, sums, kinds, groups, smem_tensor("sums", F32, by_groups, 16) };
