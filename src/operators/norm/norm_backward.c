@@ -126,18 +126,13 @@ static void load_row(row *r, const row_place *p)
     r->rDy = load_input(r, p, r->o.dy);
 }
 
-static val statistic(const row *r, val pointer, val number)
-{
-    return at(gmem_tensor(pointer, F32, compact(dynamic(r->o.rows))), number);
-}
-
 /* Loads the statistics of row `number`, if it exists. */
 static void load_statistics(const row *r, val number, val mean, val rstd)
 {
     IF(lt(number, r->o.rows)) {
         if (r->centred)
-            assign(mean, statistic(r, r->o.mean, number));
-        assign(rstd, statistic(r, r->o.rstd, number));
+            assign(mean, at(gmem_vector(r->o.mean, F32, r->o.rows), number));
+        assign(rstd, at(gmem_vector(r->o.rstd, F32, r->o.rows), number));
     }
 }
 

@@ -39,7 +39,7 @@ static void write_group_sums(const cta_sums *c, int step)
 /* One element of dgamma or dbeta. */
 static void set_gradient(const norm_backward_values *o, ckl_dtype dtype, val gradient, val column, val total)
 {
-    set(gmem_tensor(gradient, dtype, compact(dynamic(o->cols))), column, convert(dtype, total));
+    set(gmem_vector(gradient, dtype, o->cols), column, convert(dtype, total));
 }
 
 static void store_columns(const cta_sums *c, int step)
@@ -153,18 +153,14 @@ static tensor load_vector(const columns *c, val pointer, ckl_dtype dtype, val li
     return rVector;
 }
 
-static val statistic(const columns *c, val pointer, val number)
-{
-    return at(gmem_tensor(pointer, F32, compact(dynamic(c->o.rows))), number);
-}
-
 static void add_row(void *user, val number)
 {
     columns *c = user;
     const bool centred = c->kinds == 2;
     tensor rX = load_vector(c, c->o.x, c->cfg->dtype, c->o.rows, c->o.ldx, number, false);   // (VEC)
     tensor rDy = load_vector(c, c->o.dy, c->cfg->dtype, c->o.rows, c->o.ldx, number, false); // (VEC)
-    val rstd = statistic(c, c->o.rstd, number), mean = centred ? statistic(c, c->o.mean, number) : immf(0);
+    val rstd = at(gmem_vector(c->o.rstd, F32, c->o.rows), number),
+        mean = centred ? at(gmem_vector(c->o.mean, F32, c->o.rows), number) : immf(0);
     for (int v = 0; v < c->vec; v++) {
         val x = at_f32(rX, v), dy = at_f32(rDy, v);
         assign(c->sums.sum[v], fma(dy, mul(centred ? sub(x, mean) : x, rstd), c->sums.sum[v]));
