@@ -90,8 +90,7 @@ static int64_t forward_bytes_max(const ckl_norm_desc *d)
 
 /*
  * Are single elements of rows out of phase faster than cut vectors? In f32 those of a warp are whole lines: 31.7 us
- * instead of 35.0 (16384x768), 9.5 instead of 11.9 (1024x2880), 58.4 instead of 66.1 (2048x13312). A residual beside
- * them wants clusters.
+ * instead of 35.0 (16384x768), 58.4 instead of 66.1 (2048x13312). A residual beside them wants clusters.
  */
 static bool prefers_elements(const ckl_norm_desc *d)
 {
@@ -123,8 +122,8 @@ static bool keeps_residual(const ckl_norm_desc *d)
 
 /*
  * Threads for which an SM shall have registers; 0: no matter. Layer norm of 16 bits gets 80 registers, where ptxas
- * would take 120 for the loads of a row: 12288x7424 111.9 and 96.4 us, 4096x14336 64.4 and 60.1. Rows that fill 128
- * threads do not gain, and RMS norm needs fewer and loses 2 %.
+ * would take 120 for the loads of a row: 12288x7424 111.9 and 96.4 us. Rows that fill 128 threads do not gain, nor RMS
+ * norm, which needs fewer.
  */
 static int forward_threads(const ckl_norm_desc *d, const row_split *s, bool centred)
 {
@@ -188,9 +187,8 @@ static const held_flow *find_held_flow(const ckl_norm_desc *d)
 }
 
 /*
- * The next row arrives while one is reduced and written: 80.8 us by the ring alone, 61.8 (896x25953 f32), 49.7 by
- * registers alone, 44.3 (2048x15965 f16). Threads fit the columns. RMS norm was measured at 25001 columns of 16 bits.
- * False: other rows, or not two for each CTA: one in registers takes 10.4 us for 768x4803 bf16, by the ring 15.5.
+ * The next row arrives while one is reduced and written: 80.8 us by the ring alone, 61.8 (896x25953 f32). RMS norm was
+ * measured at 25001 columns of 16 bits. False: other rows, or not two for each CTA, which are faster in registers.
  */
 static bool choose_held_flow(const ckl_norm_desc *d, const ckl_device_info *device, bool centred, norm_config *c)
 {
@@ -257,10 +255,9 @@ static bool choose_cut(const ckl_norm_desc *d, const ckl_device_info *device, bo
 }
 
 /*
- * Rows that flow, as many CTAs an SM as have room. Those out of phase with y, which is aligned, are cut out of the
- * ring: in registers, by clusters of two, they reached 28 to 70 % of the limit. Cutting keeps threads busy: where a
- * ring of four chunks has two rows of 16 bits, three CTAs an SM are faster than two with six, 54.5 us for 57.6 (layer
- * norm 3072x13312). False: others.
+ * Rows that flow, as many CTAs an SM as have room; those out of phase with y are cut out of the ring. Cutting keeps
+ * threads busy: where a ring of four chunks has two rows of 16 bits, three CTAs an SM are faster than two with six, 54.5
+ * us for 57.6 (layer norm 3072x13312). False: others.
  */
 static bool choose_flow(const ckl_norm_desc *d, const ckl_device_info *device, bool centred, norm_config *c)
 {

@@ -59,15 +59,12 @@ static int packed_threads(const ckl_norm_desc *d, const row_split *s)
 }
 
 /*
- * Short rows: some lanes of a warp for each, or some warps, and several rows a CTA. A warp for each row of 112 columns
- * of 16 bits left 18 lanes idle: 35.7 and 23.0 us (99205 rows on an H200). Elements are 32 bytes of a thread, if no
- * other number leaves fewer lanes idle; narrower vectors than 16 bytes are few, so that accesses are long: 23.5 and
- * 21.0 us by 8 and 32 lanes (65536x128 f16, ldx=129). Vectors between the boundaries of ragged rows are slower: 32.2
- * and 22.4 us (79872x113 bf16), 106.2 and 88.8 (53520x841). Of f32 12 single elements are a thread's: by 512 threads
- * with 6 one CTA fits an SM, 28.1 and 21.9 us (1920x3072, ldx=3073); layer norm has registers for 11 that need
- * predicates. Each CTA leaves partial sums of all columns, so an SM has two large ones; of two rows alone it does not
- * pay for their barriers: 56.6 and 52.8 (8192x2048 f32, ldx=2049). Ragged rows of f32, too: 38.8 us by vectors, 35.5
- * (8192x1283). False: too long.
+ * Short rows: some lanes of a warp for each, or some warps, and several rows a CTA, which adds up their sums of columns
+ * before it stores them; of two rows alone that does not pay for its barriers. As many elements a thread as leave the
+ * fewest lanes idle, 32 bytes if several do; narrower vectors than 16 bytes are few, so that accesses are long. Of f32
+ * 12 single elements are a thread's, more leave room for one CTA; layer norm has registers for 11 that need predicates.
+ * Ragged rows are faster by single elements, too: 32.2 us by vectors and 22.4 (79872x113 bf16), 106.2 and 88.8
+ * (53520x841). False: too long.
  */
 static bool choose_packed_split(const ckl_norm_desc *d, const ckl_device_info *device, bool centred, row_split *s)
 {
