@@ -21,7 +21,7 @@ enum {
  * flow, the former are cut out of the ring. Short gradients are faster by single elements: 640 columns of 16 bits by a
  * fifth, 1280 of f32 by a sixth.
  */
-static bool is_cut(const ckl_norm_desc *d)
+static bool is_cut(const norm_rows *d)
 {
     enum { COLS_MIN = 1000, COLS_MIN_F32 = 4096 };
     return !norm_is_whole(d, d->ldx) && norm_is_whole(d, d->ldy) &&
@@ -29,7 +29,7 @@ static bool is_cut(const ckl_norm_desc *d)
 }
 
 /* The lanes of the kernel that sums columns: enough CTAs for all SMs. */
-static void choose_column_lanes(const ckl_norm_desc *d, const ckl_device_info *device, norm_config *c)
+static void choose_column_lanes(const norm_rows *d, const ckl_device_info *device, norm_config *c)
 {
     while (c->column_lanes > COLUMN_LANES_MIN && d->cols < device->sm_count * c->column_lanes * norm_column_vec(c))
         c->column_lanes /= 2;
@@ -43,7 +43,7 @@ static int lanes_for(int64_t vectors, int steps)
 }
 
 /* Threads for which an SM has registers: two sums of each element, x, dy, gamma and the residual. */
-static int packed_threads(const ckl_norm_desc *d, const row_split *s)
+static int packed_threads(const norm_rows *d, const row_split *s)
 {
     // rows of f32 by single elements of several warps, where 92 registers left room for one CTA
     enum { WIDE_F32 = 768 };
@@ -66,14 +66,14 @@ static int packed_threads(const ckl_norm_desc *d, const row_split *s)
  * Ragged rows are faster by single elements, too: 32.2 us by vectors and 22.4 (79872x113 bf16), 106.2 and 88.8
  * (53520x841). False: too long.
  */
-static bool choose_packed_split(const ckl_norm_desc *d, const ckl_device_info *device, bool centred, row_split *s)
+static bool choose_packed_split(const norm_rows *d, const ckl_device_info *device, row_split *s)
 {
     enum { BYTES = 32, ELEMENTS_MAX = 16, ELEMENTS_MAX_VECTORS = 24, CTAS = 2, ROWS_MIN = 3 };
     enum { BY_WARPS = 14, WARPS = 2, BY_WARPS_F32 = 12, WARPS_F32 = 12 }; // elements of a thread, warps of a row
     const int vec = norm_widest_vector(d), bytes = vec * dtype_bytes(d->dtype);
     const bool full = vec == row_vec_full(d->dtype), f32 = d->dtype == CKL_F32;
     const int most = (full && !f32 ? ELEMENTS_MAX_VECTORS : ELEMENTS_MAX) / vec;
-    const int by_warps = f32 ? BY_WARPS_F32 - (centred && d->cols % (BY_WARPS_F32 * WARP)) : BY_WARPS;
+    const int by_warps = f32 ? BY_WARPS_F32 - (d->centred && d->cols % (BY_WARPS_F32 * WARP)) : BY_WARPS;
     const int64_t vectors = max_i64(1, ceil_div(d->cols, vec));
     const int lanes_max = full ? 2 * WARP : vectors <= WARP * most ? WARP : lanes_for(vectors, by_warps / vec);
     if (lanes_max > WARP * (f32 ? WARPS_F32 : WARPS) || vectors > lanes_max * most)
@@ -163,7 +163,7 @@ typedef struct flow {
     int threads, cluster, ctas_per_sm;
 } flow;
 
-static int rows_of(const ckl_norm_desc *d)
+static int rows_of(const norm_rows *d)
 {
     return !norm_is_ragged(d) ? WHOLE : is_cut(d) ? CUT : RAGGED;
 }
@@ -177,7 +177,7 @@ static int elements_of(const flow_shape *shape)
  * Rings of three rows are as deep as pays: 1024x17792 f16 49.1 us by 13 stages, 47.4 by 8; 2048x11776 bf16, cut, 60.0 by
  * 17, 57.0 by 9.
  */
-static row_pipeline_split split_of_flow(const flow *f, const ckl_norm_desc *d)
+static row_pipeline_split split_of_flow(const flow *f, const norm_rows *d)
 {
     const flow_shape *shape = f->shape;
     const int vec = row_vec_full(d->dtype), inputs = 2 + d->residual;
@@ -202,7 +202,7 @@ static row_pipeline_split split_of_flow(const flow *f, const ckl_norm_desc *d)
  * What a row costs, if that counts. What bounds odd ones is instructions of few warps: the time is about that of a row's
  * instructions, by the root of the warps for which an SM has registers.
  */
-static double cost_of(const ckl_norm_desc *d, const flow *f)
+static double cost_of(const norm_rows *d, const flow *f)
 {
     static const double ROW_CUT = 120, ROW_RAGGED = 250, CLUSTER = 125, ELEMENT = 14; // instructions of a thread
     const double of_thread =
@@ -211,12 +211,12 @@ static double cost_of(const ckl_norm_desc *d, const flow *f)
 }
 
 /* Does a row get the shape in such a cluster: by as many threads as it has work for, and as many CTAs an SM? */
-static bool fit_shape(const ckl_norm_desc *d, const ckl_device_info *device, bool centred, flow *f)
+static bool fit_shape(const norm_rows *d, const ckl_device_info *device, flow *f)
 {
     enum { CTAS_MIN_ODD = 2, CLUSTER_AHEAD = 8 };
     const flow_shape *shape = f->shape;
     const int bytes = dtype_bytes(d->dtype), rows = rows_of(d);
-    const bool most = centred || (bytes == 4 && d->residual), longest = shape->cluster_min == LARGEST;
+    const bool most = d->centred || (bytes == 4 && d->residual), longest = shape->cluster_min == LARGEST;
     const int spilling = rows != WHOLE && !norm_in_phase(d) && d->residual ? 4 : 0; // warps: 20 of layer norm spill
     const int64_t threads = round_up(ceil_div(d->cols, (int64_t)elements_of(shape) * f->cluster), WARP);
     const bool suits = longest ? f->cluster == row_pipeline_cluster_max(device)
@@ -228,18 +228,18 @@ static bool fit_shape(const ckl_norm_desc *d, const ckl_device_info *device, boo
     f->ctas_per_sm = ((most ? shape->warps_most : shape->warps) - spilling) / (f->threads / WARP + 1);
     if (rows == WHOLE || longest)
         return true;
-    const bool slower = shape->stay == AHEAD && bytes == 2 && centred && f->cluster < CLUSTER_AHEAD;
+    const bool slower = shape->stay == AHEAD && bytes == 2 && d->centred && f->cluster < CLUSTER_AHEAD;
     return f->ctas_per_sm >= CTAS_MIN_ODD && !slower && split_of_flow(f, d).chunks == shape->chunks;
 }
 
 /* False: no shape has room. */
-static bool choose_shape(const ckl_norm_desc *d, const ckl_device_info *device, bool centred, flow *f)
+static bool choose_shape(const norm_rows *d, const ckl_device_info *device, flow *f)
 {
     double best = INFINITY;
     for (int cluster = 1; cluster <= row_pipeline_cluster_max(device); cluster *= 2)
         for (int i = 0; i < COUNT_OF(shapes); i++) {
             flow fit = { &shapes[i], .cluster = cluster };
-            if (!fit_shape(d, device, centred, &fit))
+            if (!fit_shape(d, device, &fit))
                 continue;
             const double cost = cost_of(d, &fit);
             if (cost < best) {
@@ -254,14 +254,14 @@ static bool choose_shape(const ckl_norm_desc *d, const ckl_device_info *device, 
  * Are rows shorter than those that flow? Layer norm with a residual flows where rows fill 96 threads twice: 249.5 and
  * 192.5 us (65536x1536 f16).
  */
-static bool is_short(const ckl_norm_desc *d, bool centred)
+static bool is_short(const norm_rows *d)
 {
     enum { BYTES_MAX = 3072 }; // of whole vectors: 47.7 and 36.1 us (25600x768 bf16), 42.8 and 39.9 (15488x1280)
     enum { COLS_MAX = 512, COLS_MAX_SINGLE = 896, COLS_MAX_RESIDUAL = 1382 }; // nine tenths of 96 threads' 16 elements
     const bool halves = dtype_bytes(d->dtype) == 2;
     if (norm_is_ragged(d))
-        return d->cols <= ((halves || !centred) && !is_cut(d) ? COLS_MAX_SINGLE : COLS_MAX);
-    const bool flows = centred && d->residual && halves && d->cols > COLS_MAX_RESIDUAL;
+        return d->cols <= ((halves || !d->centred) && !is_cut(d) ? COLS_MAX_SINGLE : COLS_MAX);
+    const bool flows = d->centred && d->residual && halves && d->cols > COLS_MAX_RESIDUAL;
     return d->cols <= COLS_MAX || (!flows && d->cols * dtype_bytes(d->dtype) <= BYTES_MAX);
 }
 
@@ -269,14 +269,14 @@ static bool is_short(const ckl_norm_desc *d, bool centred)
  * False: they do not flow. Odd rows of f32 in phase do where an SM would have two in registers alone, whose loads
  * nothing covers: layer norm 4096x4095 65.4 us by single elements, 60.2 by the ring.
  */
-static bool choose_backward_flow(const ckl_norm_desc *d, const ckl_device_info *device, bool centred, norm_config *c)
+static bool choose_backward_flow(const norm_rows *d, const ckl_device_info *device, norm_config *c)
 {
     enum { ROWS_MIN = 3 };
     flow f;
-    if (!device->has_tma || is_short(d, centred) ||
-        (rows_of(d) == RAGGED && d->dtype == CKL_F32 && choose_packed_split(d, device, centred, &c->split) &&
+    if (!device->has_tma || is_short(d) ||
+        (rows_of(d) == RAGGED && d->dtype == CKL_F32 && choose_packed_split(d, device, &c->split) &&
          (!norm_in_phase(d) || ROWS_MIN * c->split.row_threads <= packed_threads(d, &c->split))) ||
-        !choose_shape(d, device, centred, &f))
+        !choose_shape(d, device, &f))
         return false;
     const row_pipeline_split s = split_of_flow(&f, d);
     const bool guards = d->affine && f.shape->dgamma_in_smem && d->dtype == CKL_F32 && !s.chunk.exact;
@@ -289,12 +289,12 @@ static bool choose_backward_flow(const ckl_norm_desc *d, const ckl_device_info *
 }
 
 /* Rows in registers, or tile by tile. */
-static void choose_backward_rows(const ckl_norm_desc *d, const ckl_device_info *device, bool centred, norm_config *c)
+static void choose_backward_rows(const norm_rows *d, const ckl_device_info *device, norm_config *c)
 {
     const int vec = norm_widest_vector(d), cluster_max = residency_cluster_max(device);
     const int elements = BACKWARD_BYTES / dtype_bytes(d->dtype);
     row_split *s = &c->split;
-    if (choose_packed_split(d, device, centred, s)) {
+    if (choose_packed_split(d, device, s)) {
         c->ctas_per_sm = packed_threads(d, s) / s->threads;
         return;
     }
@@ -309,7 +309,7 @@ static void choose_backward_rows(const ckl_norm_desc *d, const ckl_device_info *
  * turns: layer norm of bf16, 577x4096, 13.8 us by 289 CTAs, 12.3 by 116; 224x2560 7.3 by 224, 6.7 by 112;
  * 300x8192 15.5 by 150 clusters of two, 13.2 by 60; RMS norm 1000x4096 14.3 by 334, 13.9 by 125.
  */
-static void choose_workers(const ckl_norm_desc *d, const ckl_device_info *device, bool centred, norm_config *c)
+static void choose_workers(const norm_rows *d, const ckl_device_info *device, norm_config *c)
 {
     enum { ROWS_FEW = 3 }; // of a CTA or cluster
     static const double TURN_US = 0.3, BYTES_OF_US = 4e6;
@@ -318,7 +318,7 @@ static void choose_workers(const ckl_norm_desc *d, const ckl_device_info *device
         return;
     const int64_t turns = ceil_div(d->rows, one) - ceil_div(d->rows, all),
                   saved = even_workers(d->rows, all) - even_workers(d->rows, one);
-    const double bytes = (double)saved * (1 + centred) * 4 * (double)d->cols;
+    const double bytes = (double)saved * (1 + d->centred) * 4 * (double)d->cols;
     if (2 * bytes / BYTES_OF_US > TURN_US * (double)turns)
         c->persistent_ctas = 1;
 }
@@ -327,7 +327,7 @@ static void choose_workers(const ckl_norm_desc *d, const ckl_device_info *device
  * One CTA or cluster for so few rows that another launch would take as long as they do in turn. Of rows in registers a
  * CTA takes as many at once as it has registers for.
  */
-static void choose_alone(const ckl_norm_desc *d, norm_config *c)
+static void choose_alone(const norm_rows *d, norm_config *c)
 {
     enum { TURNS_FLOW = 4, TURNS = 2 };
     row_split one = c->split;
@@ -344,16 +344,16 @@ static void choose_alone(const ckl_norm_desc *d, norm_config *c)
     c->alone = true;
 }
 
-ckl_status norm_choose_backward(const void *desc, const ckl_device_info *device, bool centred, void *config)
+ckl_status norm_choose_backward(const void *desc, const ckl_device_info *device, void *config)
 {
-    const ckl_norm_desc *d = desc;
+    const norm_rows *d = desc;
     norm_config *c = config;
     if (d->direction != CKL_DIRECTION_BACKWARD)
         FAIL(CKL_UNSUPPORTED, "norm backward: direction is forward");
     norm_take_problem(d, c);
-    if (!choose_backward_flow(d, device, centred, c))
-        choose_backward_rows(d, device, centred, c);
-    choose_workers(d, device, centred, c);
+    if (!choose_backward_flow(d, device, c))
+        choose_backward_rows(d, device, c);
+    choose_workers(d, device, c);
     choose_alone(d, c);
     choose_column_lanes(d, device, c);
     return CKL_OK;

@@ -199,9 +199,9 @@ static bool may_start_next(const norm_config *cfg)
     return !cfg->persistent_ctas && cfg->split.cluster <= 2;
 }
 
-void norm_backward_columns(const norm_config *cfg, bool centred)
+void norm_backward_columns(const norm_config *cfg)
 {
-    columns c = { .cfg = cfg, .o = params_of(norm_backward), .kinds = centred ? 2 : 1, .vec = norm_column_vec(cfg) };
+    columns c = { .cfg = cfg, .o = params_of(norm_backward), .kinds = 1 + cfg->centred, .vec = norm_column_vec(cfg) };
     c.sums = column_sums_begin(norm_column_threads(cfg), cfg->column_lanes, c.kinds * c.vec);
     if (may_start_next(cfg))
         launch_dependents();

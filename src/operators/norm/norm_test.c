@@ -222,7 +222,8 @@ static const char *const cases[] = {
     "rows=6 cols=520 direction=backward dtype=bf16 residual=1 misalign=1",
     "rows=3 cols=40000 direction=backward dtype=bf16     # a cluster",
     "rows=1 cols=265000 direction=backward fill=uniform # longer than the registers of a cluster",
-    "rows=5 cols=300 direction=backward residual=1 impl=backward config='threads=128 row_threads=128 steps=1 tiled=1'",
+    "rows=5 cols=300 direction=backward residual=1 impl=backward config='threads=128 row_threads=128 steps=1 tiled=1 "
+    "alone=0'",
     "rows=700 cols=64 direction=backward impl=backward config='threads=32 row_threads=32 steps=1 exact=0 "
     "persistent_ctas=2' # persistent CTAs",
     "rows=600 cols=512 direction=backward dtype=bf16 impl=backward config='threads=32 row_threads=32 persistent_ctas=1 "
