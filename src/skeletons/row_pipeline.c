@@ -356,13 +356,12 @@ static void load_cut_inputs(const pass *v, const row_span *here, tensor *rX)
     row_load_cut_shared(&here->split, &here->place, from, s->input_count, v->past, rX, s->fill);
 }
 
-/* This thread's partition of input i in the stage; a row that starts anywhere starts `past` bytes behind. */
+/* This thread's partition of input i in the stage. */
 static tensor load_input(const pass *v, const row_span *here, int i)
 {
     const row_pipeline *s = v->s;
     const row_split *chunk = &here->split;
-    val stage = s->split.cut ? add(stage_address(s, v->at), v->past) : stage_address(s, v->at);
-    val first = add(stage, imm(i * row_pipeline_slot_bytes(&s->split, s->dtype)));
+    val first = add(stage_address(s, v->at), imm(i * row_pipeline_slot_bytes(&s->split, s->dtype)));
     tensor sX = smem_view(first, s->dtype, compact(leaf(row_pipeline_chunk_cols(&s->split)))); // (COLS)
     return row_fetch(chunk, &here->place, row_partition(chunk, sX, thread()), s->fill);
 }
@@ -385,7 +384,7 @@ static void take_chunk(const pass *v, const row_span *here, val exists, tensor *
         else IF(exists)
             pipeline_wait_full(&s->ring, v->at);
     }
-    if (s->split.cut && s->split.chunk.vec == row_vec_full(s->dtype))
+    if (s->split.cut)
         load_cut_inputs(v, here, rX);
     else
         for (int i = 0; i < s->input_count; i++)

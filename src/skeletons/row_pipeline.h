@@ -103,10 +103,9 @@ int64_t row_pipeline_chunks(const row_pipeline_split *s, int64_t cols);
  * A split for `rows` rows of `cols` elements; ragged: they start anywhere. A chunk is 16 KiB of all inputs. The cluster
  * grows until a CTA has at most four chunks of a row; the ring holds half as many again. Sums of four CTAs or more
  * travel long: then rows look ahead if the ring holds two, as of twice four CTAs it does; or the cluster has half as
- * many, or smaller chunks, if that leaves the busiest CTA less; of two CTAs smaller chunks, if much less, and other
- * threads likewise. Few rows have larger clusters that look ahead; sixteen CTAs leave SMs of a GPC without one
- * (1024x200064 in bf16 253 us, 223 by eight that do not look ahead). bench/notes/norm.md has the figures. False: rows
- * fit no ring.
+ * many, or smaller chunks, if that leaves the busiest CTA less; other threads, if much less. Few rows have larger
+ * clusters that look ahead; sixteen CTAs leave SMs of a GPC without one (1024x200064 in bf16 253 us, 223 by eight that
+ * do not look ahead). bench/notes/norm.md has the figures. False: rows fit no ring.
  */
 bool row_pipeline_choose(int64_t rows, int64_t cols, bool ragged, ckl_dtype dtype, int inputs,
                          const ckl_device_info *device, row_pipeline_split *split);

@@ -84,23 +84,13 @@ static bool fits_ring(const row_pipeline_split *s, int64_t cols, ckl_dtype dtype
 }
 
 /*
- * Are rows fewer than two for each cluster, if an SM holds two CTAs? Then nothing overlaps a cluster's loads and
- * stores.
+ * Are rows so few that nothing overlaps the loads and stores of a cluster's first and last one? An SM holds two CTAs.
+ * Layer norm of 640x28672 in bf16, 2.4 rows of each of 264 CTAs, 27.7 us, 4.8 of pairs 23.8.
  */
 static bool are_few(int64_t rows, int cluster, const ckl_device_info *device)
 {
-    enum { ROWS = 2, RESIDENT = 2 };
-    return rows * cluster < ROWS * RESIDENT * (int64_t)device->sm_count;
-}
-
-/*
- * Do pairs of CTAs need an eighth less time than one CTA a row, by the turns that rows take? Layer norm of 640x28672 in
- * bf16, 2.4 turns of 264 CTAs or 4.8 of half as long, 27.7 and 23.8 us.
- */
-static bool saves_turns(int64_t rows, const ckl_device_info *device)
-{
-    const int64_t resident = 2 * (int64_t)device->sm_count;
-    return 4 * ceil_div(2 * rows, resident) <= 7 * ceil_div(rows, resident);
+    enum { ROWS = 2, ROWS_ALONE = 4, RESIDENT = 2 };
+    return rows * cluster < (cluster == 1 ? ROWS_ALONE : ROWS) * RESIDENT * (int64_t)device->sm_count;
 }
 
 /* The size of chunks, and the number of CTAs or half of it, that leave the slowest CTA the least work. */
@@ -113,13 +103,6 @@ static row_pipeline_split balanced(row_pipeline_split s, int64_t cols, ckl_dtype
             if (fits_ring(&s, cols, dtype, inputs) && work_of(&s, cols) < work_of(&best, cols))
                 best = s;
     return best;
-}
-
-/* The same of two CTAs, where it is worth more chunks: 512x36864 in bf16 24.7 us by 2.25 chunks each, 22.9 by three. */
-static row_pipeline_split balanced_much(row_pipeline_split s, int64_t cols, ckl_dtype dtype)
-{
-    const row_pipeline_split other = balanced(s, cols, dtype, 1, false);
-    return 8 * work_of(&other, cols) < 7 * work_of(&s, cols) ? other : s;
 }
 
 /*
@@ -158,17 +141,13 @@ bool row_pipeline_choose(int64_t rows, int64_t cols, bool ragged, ckl_dtype dtyp
     if (s.lookahead && s.cluster == CLUSTER_SLOW)
         s.cluster *= 2;
     s.lookahead = s.lookahead && fits_ring(&s, cols, dtype, inputs);
-    while (s.cluster < cluster_max &&
-           (are_few(rows, s.cluster, device) || (s.cluster == 1 && saves_turns(rows, device))) &&
-           row_pipeline_chunks(&s, cols) <= CHUNKS &&
+    while (s.cluster < cluster_max && are_few(rows, s.cluster, device) && row_pipeline_chunks(&s, cols) <= CHUNKS &&
            cols * dtype_bytes(dtype) * inputs >= 2 * s.cluster * CHUNK_BYTES) {
         s.cluster *= 2;
         s.lookahead = true;
     }
     if (s.cluster >= CLUSTER_SLOW && row_pipeline_chunks(&s, cols) <= CHUNKS)
         s = balanced(s, cols, dtype, inputs, s.lookahead && !are_few(rows, s.cluster / 2, device));
-    else if (s.cluster == 2 && inputs == 1)
-        s = balanced_much(s, cols, dtype);
     s = with_fitting_threads(s, cols, dtype, inputs);
     const int64_t chunks = row_pipeline_chunks(&s, cols),
                   ring = RING_BYTES / (row_pipeline_chunk_bytes(&s, dtype) * inputs),
@@ -189,7 +168,7 @@ ckl_status row_pipeline_admit(const char *what, const row_pipeline_split *s, int
     if (s->chunk.row_threads != s->chunk.threads ||
         s->chunk.threads + ROW_PIPELINE_PRODUCER_THREADS > device->threads_per_cta_max)
         FAIL(CKL_INVALID, "%s: threads=%d must share a row and leave room for a warp", what, s->chunk.threads);
-    if (!s->cut && s->chunk.vec * dtype_bytes(dtype) != ROW_PIPELINE_BULK_BYTES)
+    if (s->chunk.vec * dtype_bytes(dtype) != ROW_PIPELINE_BULK_BYTES)
         FAIL(CKL_UNSUPPORTED, "%s: vec=%d is not %d bytes", what, s->chunk.vec, ROW_PIPELINE_BULK_BYTES);
     if (s->cluster < 1 || s->cluster > 16 || !is_power_of_two(s->cluster))
         FAIL(CKL_INVALID, "%s: cluster=%d is no power of two up to 16", what, s->cluster);

@@ -131,37 +131,32 @@ static double passed_by_choice(double value, estimate x, estimate y)
     return isinf(y.value) && value != y.value ? x.magnitude : x.magnitude + y.magnitude;
 }
 
-static estimate apply_binary(expr_kind kind, estimate x, estimate y)
+/* A result rounded once, beside the errors that its operands passed on. */
+static estimate rounded(double value, double passed)
 {
-    double value = 0, passed = x.magnitude + y.magnitude;
-    switch ((int)kind) {
-    case EXPR_add:
-        value = x.value + y.value;
-        break;
-    case EXPR_sub:
-        value = x.value - y.value;
-        break;
-    case EXPR_mul:
-        value = x.value * y.value;
-        passed = passed_on(y.value, x.magnitude) + passed_on(x.value, y.magnitude);
-        break;
-    case EXPR_div:
-        value = x.value / y.value;
-        passed = passed_on(1 / y.value, x.magnitude) + passed_on(value / y.value, y.magnitude);
-        break;
-    case EXPR_max:
-        value = larger(x.value, y.value);
-        passed = passed_by_choice(value, x, y);
-        break;
-    case EXPR_min:
-        value = smaller(x.value, y.value);
-        passed = passed_by_choice(value, x, y);
-        break;
-    case EXPR_pow:
-        return apply_power(x, y);
-    }
     value = within_f32(value);
     return (estimate){ value, fabs(value) + passed };
+}
+
+static estimate apply_binary(expr_kind kind, estimate x, estimate y)
+{
+    const double quotient = x.value / y.value, max = larger(x.value, y.value), min = smaller(x.value, y.value);
+    switch ((int)kind) {
+    case EXPR_add:
+        return rounded(x.value + y.value, x.magnitude + y.magnitude);
+    case EXPR_sub:
+        return rounded(x.value - y.value, x.magnitude + y.magnitude);
+    case EXPR_mul:
+        return rounded(x.value * y.value, passed_on(y.value, x.magnitude) + passed_on(x.value, y.magnitude));
+    case EXPR_div:
+        return rounded(quotient, passed_on(1 / y.value, x.magnitude) + passed_on(quotient / y.value, y.magnitude));
+    case EXPR_max:
+        return rounded(max, passed_by_choice(max, x, y));
+    case EXPR_min:
+        return rounded(min, passed_by_choice(min, x, y));
+    default: // EXPR_pow
+        return apply_power(x, y);
+    }
 }
 
 /* Expressions */

@@ -67,6 +67,22 @@ static int tensors(const ckl_norm_desc *d, bool centred, plan_tensor *t)
     return 13;
 }
 
+/* As choice and kernels see it. */
+static ckl_status view(const ckl_norm_desc *d, bool centred, norm_rows *rows)
+{
+    *rows = (norm_rows){ .rows = d->rows,
+                         .cols = d->cols,
+                         .dtype = d->dtype,
+                         .direction = (choice)d->direction,
+                         .affine = d->affine,
+                         .residual = d->residual,
+                         .eps = d->eps,
+                         .ldx = d->ldx,
+                         .ldy = d->ldy,
+                         .centred = centred };
+    return CKL_OK;
+}
+
 /* Launch */
 
 /* Do tensors lie alike to 16-byte boundaries? What a direction does not have is NULL. */
@@ -78,7 +94,7 @@ static bool in_phase(const void *first, const void *const others[3])
     return true;
 }
 
-static int kernel_for(const ckl_norm_desc *d, const norm_config *c, const ckl_norm_args *a)
+static int kernel_for(const norm_rows *d, const norm_config *c, const ckl_norm_args *a)
 {
     const int bytes = c->split.vec * dtype_bytes(d->dtype);
     const bool alike = in_phase(a->x, (const void *[]){ a->residual, a->dy, a->dsum });
@@ -96,7 +112,7 @@ static int kernel_for(const ckl_norm_desc *d, const norm_config *c, const ckl_no
  * Persistent CTAs or clusters, which take rows in turn. Forward, the ragged rows of one must lie alike to 16-byte
  * boundaries, so their distance is a multiple of the period of that.
  */
-static int64_t workers_for(const ckl_norm_desc *d, const norm_config *c, int64_t workers)
+static int64_t workers_for(const norm_rows *d, const norm_config *c, int64_t workers)
 {
     const int64_t rows = row_split_rows(&c->split), turns = ceil_div(d->rows, rows),
                   even = even_workers(turns, workers);
@@ -109,13 +125,15 @@ static int64_t workers_for(const ckl_norm_desc *d, const norm_config *c, int64_t
 /* CTAs of the kernel of the rows: a CTA or cluster for each row, or persistent ones that take several. */
 static int64_t row_ctas(const ckl_plan *plan, int kernel)
 {
-    const ckl_norm_desc *d = plan->desc;
+    const norm_rows *d = plan->desc;
     const norm_config *c = plan->config;
     const row_split s = c->split;
     const bool flows = c->flow.stages && kernel == NORM_VECTORS, tiled = c->flow.stages && !flows;
     int64_t ctas = row_split_ctas(&s, d->rows), clusters = plan->kernels[NORM_VECTORS].clusters_resident;
     if (c->persistent_ctas > 0)
         clusters = (int64_t)plan->device->info.sm_count * c->persistent_ctas / s.cluster;
+    if (c->alone)
+        clusters = 1;
     if (d->direction == CKL_DIRECTION_FORWARD && (tiled || !c->shared_weights))
         return flows ? min_i64(ctas, max_i64(1, clusters) * s.cluster) : ctas;
     return workers_for(d, c, max_i64(1, clusters)) * s.cluster;
@@ -129,7 +147,7 @@ static int64_t workspace_forward(const ckl_plan *plan)
 
 static ckl_status launch_forward(const ckl_plan *plan, const void *args, ckl_stream stream)
 {
-    const ckl_norm_desc *d = plan->desc;
+    const norm_rows *d = plan->desc;
     const ckl_norm_args *a = args;
     const int kernel = kernel_for(d, plan->config, a);
     const norm_forward_params params = { .rows = d->rows,
@@ -156,23 +174,21 @@ static ckl_status launch_forward(const ckl_plan *plan, const void *args, ckl_str
  */
 static int64_t groups_of(const ckl_plan *plan)
 {
-    const ckl_norm_desc *d = plan->desc;
     const norm_config *c = plan->config;
-    const int64_t phases = c->split.ragged ? min_i64(row_phase_period(d->dtype, d->ldy), d->rows) : 1;
-    return row_ctas(plan, NORM_VECTORS) / c->split.cluster + phases - 1;
+    return row_ctas(plan, NORM_VECTORS) / c->split.cluster + max_i64(1, norm_phases(plan->desc, c)) - 1;
 }
 
 static int64_t workspace_backward(const ckl_plan *plan)
 {
-    const ckl_norm_desc *d = plan->desc;
+    const norm_rows *d = plan->desc;
     const norm_config *c = plan->config;
-    return d->affine && !c->tiled ? groups_of(plan) * 2 * d->cols * (int64_t)sizeof(float) : 0;
+    return d->affine && !c->tiled && !c->alone ? groups_of(plan) * 2 * d->cols * (int64_t)sizeof(float) : 0;
 }
 
 /* Sums of columns that read x and dy come first, as dx may overwrite either. */
 static ckl_status launch_backward(const ckl_plan *plan, const void *args, ckl_stream stream)
 {
-    const ckl_norm_desc *d = plan->desc;
+    const norm_rows *d = plan->desc;
     const norm_config *c = plan->config;
     const ckl_norm_args *a = args;
     const int kernel = kernel_for(d, c, a);
@@ -198,7 +214,7 @@ static ckl_status launch_backward(const ckl_plan *plan, const void *args, ckl_st
     if (d->affine && direct)
         TRY(plan_launch(plan, NORM_COLUMNS, columns, &params, stream));
     TRY(plan_launch(plan, kernel, rows, &params, stream));
-    return d->affine && !direct ? plan_launch(plan, NORM_COLUMNS, columns, &params, stream) : CKL_OK;
+    return d->affine && !direct && !c->alone ? plan_launch(plan, NORM_COLUMNS, columns, &params, stream) : CKL_OK;
 }
 
 /* The operators */
@@ -208,81 +224,57 @@ static const field config_fields[] = { NORM_CONFIG(FIELD_ROW, norm_config)      
                                        ROW_SPLIT(FIELD_NESTED, (norm_config, split)) //
                                        ROW_FLOW(FIELD_NESTED, (norm_config, flow)) };
 
-#define NORM_IMPLEMENTATION(op, way, kernel_count, says, ...)                                  \
-    static const implementation op##_##way##_kernels = { .name = #way,                         \
-                                                         .summary = says,                      \
-                                                         .config_bytes = sizeof(norm_config),  \
-                                                         .config = FIELD_TABLE(config_fields), \
-                                                         .admit = norm_admit_##way,            \
-                                                         .describe = op##_##way,               \
-                                                         .kernels = kernel_count,              \
-                                                         .params = &norm_##way##_param_list,   \
-                                                         .workspace_bytes = workspace_##way,   \
-                                                         .launch = launch_##way,               \
-                                                         __VA_ARGS__ };
-
 /*
- * Not for long rows of f32, which the rules let flow: on an H200 577x28672 41.3 us in registers, 37.5; 75x59264 18.2,
- * 13.7. Nor, with a residual, for others that flow: 4096x11269 f32 232.5, 192.1; 4096x20001 bf16 244.6, 181.5.
+ * Layer norm of longer rows than a warp has gains and loses: on an H200 128x20480 in bf16 takes 0.80 of the time of the
+ * rules' choice, 80x35456 1.33. RMS norm does not have long rows of f32, which the rules let flow: 577x28672 41.3 us in
+ * registers, 37.5; nor, with a residual, others that flow: 4096x20001 bf16 244.6, 181.5.
  */
-static bool rmsnorm_is_trusted(const void *config)
+static bool is_trusted(const void *config)
 {
-    enum { BYTES_MAX_F32 = 96 << 10, BYTES_MAX_RESIDUAL = 32 << 10 };
+    enum { BYTES_MAX_F32 = 96 << 10, BYTES_MAX_RESIDUAL = 32 << 10, WARP = 32 };
     const norm_config *c = config;
     const int64_t bytes = row_split_cols(&c->split) * dtype_bytes(c->dtype);
-    return (c->dtype != CKL_F32 || bytes <= BYTES_MAX_F32) && (!c->residual || bytes <= BYTES_MAX_RESIDUAL) &&
-           row_split_is_trusted(&c->split, c->dtype);
+    const bool of_rms =
+        (c->dtype != CKL_F32 || bytes <= BYTES_MAX_F32) && (!c->residual || bytes <= BYTES_MAX_RESIDUAL);
+    return (c->centred ? c->split.row_threads <= WARP : of_rms) && row_split_is_trusted(&c->split, c->dtype);
 }
 
-/*
- * Longer rows than a warp has gain and lose: on an H200 128x20480 in bf16 takes 0.80 of the time of the rules' choice,
- * 80x35456 1.33, 5x7168 in f32 with odd pitches 2.3.
- */
-static bool layernorm_is_trusted(const void *config)
-{
-    enum { WARP = 32 };
-    const norm_config *c = config;
-    return c->split.row_threads <= WARP && row_split_is_trusted(&c->split, c->dtype);
-}
+#define NORM_PARTS(way)                                                                                      \
+    .name = #way, .config_bytes = sizeof(norm_config), .config = FIELD_TABLE(config_fields),                 \
+    .choose = norm_choose_##way, .admit = norm_admit_##way, .cost = norm_cost_##way, .describe = norm_##way, \
+    .params = &norm_##way##_param_list, .workspace_bytes = workspace_##way, .launch = launch_##way
 
-/* Both operators have the same tables but for kernels and names. */
-#define NORM_OPERATOR(op, is_centred, formula)                                                                         \
-    static ckl_status op##_check(void *desc)                                                                           \
-    {                                                                                                                  \
-        return check(#op, desc);                                                                                       \
-    }                                                                                                                  \
-    static int op##_tensors(const void *desc, plan_tensor *t)                                                          \
-    {                                                                                                                  \
-        return tensors(desc, is_centred, t);                                                                           \
-    }                                                                                                                  \
-    static ckl_status op##_choose_forward(const void *desc, const ckl_device_info *device, void *config)               \
-    {                                                                                                                  \
-        return norm_choose_forward(desc, device, is_centred, config);                                                  \
-    }                                                                                                                  \
-    static ckl_status op##_choose_backward(const void *desc, const ckl_device_info *device, void *config)              \
-    {                                                                                                                  \
-        return norm_choose_backward(desc, device, is_centred, config);                                                 \
-    }                                                                                                                  \
-    static void op##_forward(const void *config, int kernel)                                                           \
-    {                                                                                                                  \
-        norm_forward(config, kernel, is_centred);                                                                      \
-    }                                                                                                                  \
-    static void op##_backward(const void *config, int kernel)                                                          \
-    {                                                                                                                  \
-        norm_backward(config, kernel, is_centred);                                                                     \
-    }                                                                                                                  \
-    NORM_IMPLEMENTATION(op, forward, 2,                                                                                \
-                        "a row in the registers of some lanes, a CTA or a cluster; longer rows flow or are tiled",     \
-                        .choose = op##_choose_forward, .candidate = norm_candidate_forward, .cost = norm_cost_forward, \
-                        .is_trusted = op##_is_trusted)                                                                 \
-    NORM_IMPLEMENTATION(op, backward, 3,                                                                               \
-                        "persistent CTAs or clusters keep sums of columns; another kernel adds these up",              \
-                        .choose = op##_choose_backward, .cost = norm_cost_backward)                                    \
-    static const implementation *const op##_implementations[] = { &op##_forward_kernels, &op##_backward_kernels,       \
-                                                                  NULL };                                              \
-    OPERATOR_WITH(op, norm, .summary = formula, .desc = FIELD_TABLE(desc_fields), .check = op##_check,                 \
-                  .tensors = op##_tensors, .workspace = offsetof(ckl_norm_args, workspace),                            \
-                  .implementations = op##_implementations)
+static const implementation forward = {
+    NORM_PARTS(forward),
+    .summary = "a row in the registers of some lanes, a CTA or a cluster; longer rows flow or are tiled",
+    .candidate = norm_candidate_forward,
+    .is_trusted = is_trusted,
+    .kernels = 2,
+};
+static const implementation backward = {
+    NORM_PARTS(backward),
+    .summary = "persistent CTAs or clusters keep sums of columns; another kernel adds these up",
+    .kernels = 3,
+};
+static const implementation *const implementations[] = { &forward, &backward, NULL };
+
+/* Both operators have the same tables but for names. */
+#define NORM_OPERATOR(op, is_centred, formula)                                                         \
+    static ckl_status op##_check(void *desc)                                                           \
+    {                                                                                                  \
+        return check(#op, desc);                                                                       \
+    }                                                                                                  \
+    static int op##_tensors(const void *desc, plan_tensor *t)                                          \
+    {                                                                                                  \
+        return tensors(desc, is_centred, t);                                                           \
+    }                                                                                                  \
+    static ckl_status op##_view(const void *desc, void *rows)                                          \
+    {                                                                                                  \
+        return view(desc, is_centred, rows);                                                           \
+    }                                                                                                  \
+    OPERATOR_WITH(op, norm, .summary = formula, .desc = FIELD_TABLE(desc_fields), .check = op##_check, \
+                  .tensors = op##_tensors, .view = op##_view, .view_bytes = sizeof(norm_rows),         \
+                  .workspace = offsetof(ckl_norm_args, workspace), .implementations = implementations)
 
 NORM_OPERATOR(layernorm, true, "y = (x - mean) / sqrt(variance + eps) * gamma + beta of rows, and its gradients");
 NORM_OPERATOR(rmsnorm, false, "y = x / sqrt(mean of squares + eps) * gamma of rows, and its gradients");

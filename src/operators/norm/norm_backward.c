@@ -19,7 +19,6 @@ typedef struct row {
     const norm_config *cfg;
     row_split split;
     row_place place;
-    bool centred; // layernorm; else rmsnorm, which has neither mean nor beta
     norm_backward_values o;
     tensor rX, rDy, rGamma; // (VEC,STEPS) of the row, or of one tile or chunk of it
     tensor rDsum;           // the same, of a chunk
@@ -48,7 +47,7 @@ static tensor load_gamma(const row *r, const row_place *p)
 static val deviation(const row *r, int i)
 {
     val x = at_f32(r->rX, i);
-    return r->centred ? sub(x, r->mean) : x;
+    return r->cfg->centred ? sub(x, r->mean) : x;
 }
 
 static val normalised(const row *r, int i)
@@ -67,7 +66,7 @@ static void add_products(row *r)
     for (int i = 0; i < elements(r); i++) {
         val n = normalised(r, i), g = scaled(r, i);
         assign(r->sum[0], fma(g, n, r->sum[0]));
-        if (r->centred)
+        if (r->cfg->centred)
             assign(r->sum[1], add(r->sum[1], g));
     }
 }
@@ -77,7 +76,7 @@ static void add_columns(row *r)
     for (int i = 0; i < elements(r); i++) {
         val dy = at_f32(r->rDy, i);
         set(r->rDgamma, i, fma(dy, normalised(r, i), at(r->rDgamma, i)));
-        if (r->centred)
+        if (r->cfg->centred)
             set(r->rDbeta, i, add(at(r->rDbeta, i), dy));
     }
 }
@@ -85,7 +84,7 @@ static void add_columns(row *r)
 /* The reduction of sum[0] and, of layernorm, sum[1]. */
 static reduction sums_of(const row *r)
 {
-    return reduce_sums(1 + r->centred);
+    return reduce_sums(1 + r->cfg->centred);
 }
 
 static void reduce_row(row *r)
@@ -98,7 +97,7 @@ static void reduce_row(row *r)
 static void find_factors(row *r)
 {
     val factor = neg(mul(r->rstd, r->o.reciprocal));
-    for (int i = 0; i < 1 + r->centred; i++)
+    for (int i = 0; i < 1 + r->cfg->centred; i++)
         assign(r->sum[i], mul(r->sum[i], factor));
     assign(r->sum[0], mul(r->sum[0], r->rstd));
 }
@@ -110,7 +109,7 @@ static void write_dx(row *r, const row_place *p)
         rDsum = load_input(r, p, r->o.dsum);
     for (int i = 0; i < elements(r); i++) {
         val constant = r->cfg->residual ? at_f32(rDsum, i) : immf(0);
-        if (r->centred)
+        if (r->cfg->centred)
             constant = r->cfg->residual ? add(constant, r->sum[1]) : r->sum[1];
         set(rDx, i, fma(scaled(r, i), r->rstd, fma(deviation(r, i), r->sum[0], constant)));
     }
@@ -126,18 +125,13 @@ static void load_row(row *r, const row_place *p)
     r->rDy = load_input(r, p, r->o.dy);
 }
 
-static val statistic(const row *r, val pointer, val number)
-{
-    return at(gmem_tensor(pointer, F32, compact(dynamic(r->o.rows))), number);
-}
-
 /* Loads the statistics of row `number`, if it exists. */
 static void load_statistics(const row *r, val number, val mean, val rstd)
 {
     IF(lt(number, r->o.rows)) {
-        if (r->centred)
-            assign(mean, statistic(r, r->o.mean, number));
-        assign(rstd, statistic(r, r->o.rstd, number));
+        if (r->cfg->centred)
+            assign(mean, at(gmem_vector(r->o.mean, F32, r->o.rows), number));
+        assign(rstd, at(gmem_vector(r->o.rstd, F32, r->o.rows), number));
     }
 }
 
@@ -232,8 +226,11 @@ static void each_row(row *r, const turns *t)
 /* Stores this thread's sums of columns as those of `group`. */
 static void store_sums(const row *r, const row_place *p, val group)
 {
-    norm_store_sums(&r->split, p, &r->o, &(norm_sums){ { r->rDgamma, r->rDbeta }, sums_of(r).count, r->exchange },
-                    group);
+    const norm_sums sums = { r->cfg, { r->rDgamma, r->rDbeta }, sums_of(r).count, r->exchange };
+    if (takes_several(&r->split))
+        norm_store_cta_sums(&r->split, &r->o, &sums);
+    else
+        norm_store_sums(&r->split, p, &r->o, &sums, group);
 }
 
 static void make_variables(row *r)
@@ -250,11 +247,10 @@ static tensor zeros(const row *r)
     return rSum;
 }
 
-static void backward_rows(const norm_config *cfg, bool vectors, bool centred)
+static void backward_rows(const norm_config *cfg, bool vectors)
 {
     row r = { .cfg = cfg,
               .split = vectors ? cfg->split : row_split_scalar(&cfg->split),
-              .centred = centred,
               .o = params_of(norm_backward) };
     r.place = row_here(&r.split, r.o.rows, r.o.cols);
     if (vectors || cfg->tiled) // single elements take more registers
@@ -273,9 +269,7 @@ static void backward_rows(const norm_config *cfg, bool vectors, bool centred)
     const turns t = turns_of(&r);
     each_row(&r, &t);
     launch_dependents(); // the kernel of the columns
-    if (sums && takes_several(&r.split))
-        norm_store_cta_sums(&r.split, &r.o, (tensor[]){ r.rDgamma, r.rDbeta }, sums_of(&r).count);
-    else if (sums)
+    if (sums)
         store_sums(&r, &r.place, t.first);
 }
 
@@ -447,10 +441,10 @@ static void backward_phase(row_pipeline *s, val group, void *user)
     flow_end(f, group);
 }
 
-static void backward_flow(const norm_config *cfg, bool centred)
+static void backward_flow(const norm_config *cfg)
 {
     row_pipeline_split split = row_pipeline_split_of(&cfg->split, &cfg->flow);
-    row r = { .cfg = cfg, .split = split.chunk, .centred = centred, .o = params_of(norm_backward) };
+    row r = { .cfg = cfg, .split = split.chunk, .o = params_of(norm_backward) };
     const row_pipeline_matrices matrices = {
         .dtype = cfg->dtype,
         .rows = r.o.rows,
@@ -474,13 +468,13 @@ static void backward_flow(const norm_config *cfg, bool centred)
     row_pipeline_end(&s);
 }
 
-void norm_backward(const norm_config *cfg, int kernel, bool centred)
+void norm_backward(const void *config, int kernel)
 {
-    const norm_config tiled = norm_tiled(cfg);
+    const norm_config *cfg = config, tiled = norm_tiled(cfg);
     if (kernel == NORM_COLUMNS)
-        norm_backward_columns(cfg, centred);
+        norm_backward_columns(cfg);
     else if (kernel == NORM_VECTORS && cfg->flow.stages)
-        backward_flow(cfg, centred);
+        backward_flow(cfg);
     else
-        backward_rows(cfg->flow.stages ? &tiled : cfg, kernel == NORM_VECTORS, centred);
+        backward_rows(cfg->flow.stages ? &tiled : cfg, kernel == NORM_VECTORS);
 }

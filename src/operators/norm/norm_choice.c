@@ -27,36 +27,40 @@ enum { CTAS_MAX = INT32_MAX, COLS_MAX = INT32_MAX, TILED_THREADS = 512, TILED_CT
 /* Choice */
 
 /* Does a config take the rows? Of rows that are cut only those that are written count. */
-static bool accepts_rows(const ckl_norm_desc *d, const norm_config *c)
+static bool accepts_rows(const norm_rows *d, const norm_config *c)
 {
     const int vec = c->split.vec;
-    const bool cuts = c->flow.cut && vec == row_vec_full(d->dtype);
     return c->split.ragged ||
-           (vec > 0 && row_vec(d->dtype, d->rows, d->cols, cuts ? d->ldy : d->ldx, d->ldy) % vec == 0);
+           (vec > 0 && row_vec(d->dtype, d->rows, d->cols, c->flow.cut ? d->ldy : d->ldx, d->ldy) % vec == 0);
 }
 
-int norm_widest_vector(const ckl_norm_desc *d)
+int norm_widest_vector(const norm_rows *d)
 {
     return row_vec(d->dtype, d->rows, d->cols, d->ldx, d->ldy);
 }
 
-bool norm_in_phase(const ckl_norm_desc *d)
+bool norm_in_phase(const norm_rows *d)
 {
     return row_in_phase(d->dtype, d->rows, d->ldx, d->ldy);
 }
 
-bool norm_is_whole(const ckl_norm_desc *d, int64_t ld)
+bool norm_is_whole(const norm_rows *d, int64_t ld)
 {
     return row_vec(d->dtype, d->rows, d->cols, ld, ld) == row_vec_full(d->dtype);
 }
 
-bool norm_is_ragged(const ckl_norm_desc *d)
+bool norm_is_ragged(const norm_rows *d)
 {
     return !norm_is_whole(d, d->ldx) || !norm_is_whole(d, d->ldy);
 }
 
+int64_t norm_phases(const norm_rows *d, const norm_config *c)
+{
+    return min_i64(c->split.ragged ? row_phase_period(d->dtype, d->ldy) : 1, d->rows);
+}
+
 /* Rows too long for registers: all threads of a CTA, and as many CTAs a row as keep the device busy. */
-row_split norm_tiled_split(const ckl_norm_desc *d, const ckl_device_info *device, bool ragged)
+row_split norm_tiled_split(const norm_rows *d, const ckl_device_info *device, bool ragged)
 {
     const int vec = ragged ? row_vec_full(d->dtype) : norm_widest_vector(d);
     row_split s = { .threads = TILED_THREADS,
@@ -71,31 +75,25 @@ row_split norm_tiled_split(const ckl_norm_desc *d, const ckl_device_info *device
     return s;
 }
 
-void norm_take_problem(const ckl_norm_desc *d, norm_config *c)
+void norm_take_problem(const norm_rows *d, norm_config *c)
 {
     c->dtype = d->dtype;
+    c->centred = d->centred;
     c->affine = d->affine;
     c->residual = d->residual;
 }
 
-/* Do ragged rows pay? Short ones have few vectors beside their ends: single elements cost less. */
-static bool pays_ragged(const ckl_norm_desc *d)
-{
-    return !d->affine || d->cols >= RAGGED_VECTORS_MIN * row_vec_full(d->dtype);
-}
-
 /* Bytes of a row in registers; longer ones flow if they can. */
-static int64_t forward_bytes_max(const ckl_norm_desc *d)
+static int64_t forward_bytes_max(const norm_rows *d)
 {
     return d->residual ? FORWARD_RESIDUAL_BYTES_MAX : FORWARD_ROW_COLS_MAX * dtype_bytes(d->dtype);
 }
 
 /*
  * Are single elements of rows out of phase faster than cut vectors? In f32 those of a warp are whole lines: 31.7 us
- * instead of 35.0 (16384x768), 9.5 instead of 11.9 (1024x2880), 58.4 instead of 66.1 (2048x13312). A residual beside
- * them wants clusters.
+ * instead of 35.0 (16384x768), 58.4 instead of 66.1 (2048x13312). A residual beside them wants clusters.
  */
-static bool prefers_elements(const ckl_norm_desc *d)
+static bool prefers_elements(const norm_rows *d)
 {
     return d->dtype == CKL_F32 && d->cols <= (d->residual ? SINGLE_COLS_RESIDUAL : FORWARD_ROW_COLS_MAX) &&
            !norm_in_phase(d);
@@ -105,7 +103,7 @@ static bool prefers_elements(const ckl_norm_desc *d)
  * Registers of a thread for a row. A residual takes as many again: by 64 elements of 16 bits of each one CTA fits an
  * SM, 45.4 us; by 32 two do, 40.9 (RMS norm 1240x14760).
  */
-static int forward_registers(const ckl_norm_desc *d)
+static int forward_registers(const norm_rows *d)
 {
     if (d->dtype == CKL_F32)
         return prefers_elements(d) && d->cols <= (d->residual ? SINGLE_COLS_RESIDUAL : SINGLE_COLS)
@@ -118,36 +116,36 @@ static int forward_registers(const ckl_norm_desc *d)
 }
 
 /* Are these long ragged rows of 16 bits with a residual? */
-static bool keeps_residual(const ckl_norm_desc *d)
+static bool keeps_residual(const norm_rows *d)
 {
     return d->residual && d->dtype != CKL_F32 && norm_is_ragged(d) && d->cols > LONG_COLS;
 }
 
 /*
  * Threads for which an SM shall have registers; 0: no matter. Layer norm of 16 bits gets 80 registers, where ptxas
- * would take 120 for the loads of a row: 12288x7424 111.9 and 96.4 us, 4096x14336 64.4 and 60.1. Rows that fill 128
- * threads do not gain, and RMS norm needs fewer and loses 2 %.
+ * would take 120 for the loads of a row: 12288x7424 111.9 and 96.4 us. Rows that fill 128 threads do not gain, nor RMS
+ * norm, which needs fewer.
  */
-static int forward_threads(const ckl_norm_desc *d, const row_split *s, bool centred)
+static int forward_threads(const norm_rows *d, const row_split *s)
 {
     enum { THREADS_CENTRED = 768, THREADS_RESIDUAL = 512, THREADS_FILLED = 128, WARP = 32 };
     if (row_split_registers(s, d->dtype) > FORWARD_REGISTERS)
         return 0;
     if (d->dtype == CKL_F32)
-        return d->residual ? 0 : s->ragged && centred ? FORWARD_THREADS_BETA : FORWARD_THREADS;
+        return d->residual ? 0 : s->ragged && d->centred ? FORWARD_THREADS_BETA : FORWARD_THREADS;
     if (keeps_residual(d))
         return THREADS_RESIDUAL;
     if (d->residual && s->row_threads == TILED_THREADS && row_split_registers(s, d->dtype) <= FORWARD_REGISTERS / 2)
         return FORWARD_THREADS; // else ptxas takes registers for one CTA an SM
     const bool gains = s->row_threads > WARP && (!s->exact || s->threads > THREADS_FILLED);
-    return centred && gains && !d->residual && !s->ragged ? THREADS_CENTRED : 0;
+    return d->centred && gains && !d->residual && !s->ragged ? THREADS_CENTRED : 0;
 }
 
 /*
  * Gamma and beta of ragged rows are read from shared memory where CTAs take several rows; else each vector is cut out
  * of two. For long f32 rows the cuts cost nothing beside the memory's time (bench/notes/norm.md).
  */
-static void choose_shared_weights(const ckl_norm_desc *d, const ckl_device_info *device, norm_config *c)
+static void choose_shared_weights(const norm_rows *d, const ckl_device_info *device, norm_config *c)
 {
     enum { THREADS = 128, TURNS = 2, FEW_STEPS = 4, MANY_ELEMENTS = 48 };
     enum { THREADS_FEW_STEPS = 768, THREADS_MANY_STEPS = 640, THREADS_MANY_ELEMENTS = 512 }; // of an SM
@@ -178,7 +176,7 @@ typedef struct held_flow {
     int threads_max, steps, chunks, stages, warps; // of an SM, by their registers
 } held_flow;
 
-static const held_flow *find_held_flow(const ckl_norm_desc *d)
+static const held_flow *find_held_flow(const norm_rows *d)
 {
     static const held_flow flows[] = { { 2, 3500, INT32_MAX, 256, 2, 4, 4, 20 },
                                        { 4, 10241, 18432, 288, 1, 3, 4, 30 },
@@ -190,15 +188,14 @@ static const held_flow *find_held_flow(const ckl_norm_desc *d)
 }
 
 /*
- * The next row arrives while one is reduced and written: 80.8 us by the ring alone, 61.8 (896x25953 f32), 49.7 by
- * registers alone, 44.3 (2048x15965 f16). Threads fit the columns. RMS norm was measured at 25001 columns of 16 bits.
- * False: other rows, or not two for each CTA: one in registers takes 10.4 us for 768x4803 bf16, by the ring 15.5.
+ * The next row arrives while one is reduced and written: 80.8 us by the ring alone, 61.8 (896x25953 f32). RMS norm was
+ * measured at 25001 columns of 16 bits. False: other rows, or not two for each CTA, which are faster in registers.
  */
-static bool choose_held_flow(const ckl_norm_desc *d, const ckl_device_info *device, bool centred, norm_config *c)
+static bool choose_held_flow(const norm_rows *d, const ckl_device_info *device, norm_config *c)
 {
     enum { WARP = 32, CHUNKS_MAX = 4, TURNS = 2 };
     const held_flow *f = find_held_flow(d);
-    const bool known = centred || (d->dtype != CKL_F32 && d->cols > FORWARD_ROW_COLS_MAX);
+    const bool known = d->centred || (d->dtype != CKL_F32 && d->cols > FORWARD_ROW_COLS_MAX);
     if (!device->has_tma || !f || !known || !d->affine || d->residual || norm_is_whole(d, d->ldy) ||
         prefers_elements(d))
         return false;
@@ -230,7 +227,7 @@ static bool choose_held_flow(const ckl_norm_desc *d, const ckl_device_info *devi
  * Are rows long enough to flow? Those that are cut, of 16 bits, where a CTA's registers want 512 threads: 6784x16944
  * 222 us in registers, 151 in the ring.
  */
-static bool are_long(const ckl_norm_desc *d)
+static bool are_long(const norm_rows *d)
 {
     const bool cut = !norm_in_phase(d);
     const int64_t bytes_cut = d->dtype == CKL_F32 ? CUT_BYTES_MIN : CUT_BYTES_MIN_HALF;
@@ -242,29 +239,28 @@ static bool are_long(const ckl_norm_desc *d)
  * each of x is cut out of two. False: other rows. Layer norm by two warps gets 80 registers: 32768x2480 f16 105.4 us by
  * 128 threads, 93.5 by 64, 90.4 with 80 registers; RMS norm does not gain.
  */
-static bool choose_cut(const ckl_norm_desc *d, const ckl_device_info *device, bool centred, norm_config *c)
+static bool choose_cut(const norm_rows *d, const ckl_device_info *device, norm_config *c)
 {
     enum { THREADS_MIN = 128, THREADS_MIN_CENTRED = 64, THREADS_PER_SM = 768 };
     const int vec = row_vec_full(d->dtype);
     if (d->dtype == CKL_F32 || norm_in_phase(d) || !norm_is_whole(d, d->ldy) || d->cols < RAGGED_VECTORS_MIN * vec ||
         !row_split_choose(d->cols, vec, d->dtype, FORWARD_REGISTERS / 2, 1, &c->split))
         return false;
-    row_split_halve(d->cols, centred ? THREADS_MIN_CENTRED : THREADS_MIN, &c->split);
+    row_split_halve(d->cols, d->centred ? THREADS_MIN_CENTRED : THREADS_MIN, &c->split);
     if (device->has_tma && are_long(d))
         return false;
-    if (centred && c->split.threads == THREADS_MIN_CENTRED)
+    if (d->centred && c->split.threads == THREADS_MIN_CENTRED)
         c->ctas_per_sm = THREADS_PER_SM / THREADS_MIN_CENTRED;
     c->flow.cut = true;
     return true;
 }
 
 /*
- * Rows that flow, as many CTAs an SM as have room. Those out of phase with y, which is aligned, are cut out of the
- * ring: in registers, by clusters of two, they reached 28 to 70 % of the limit. Cutting keeps threads busy: where a
- * ring of four chunks has two rows of 16 bits, three CTAs an SM are faster than two with six, 54.5 us for 57.6 (layer
- * norm 3072x13312). False: others.
+ * Rows that flow, as many CTAs an SM as have room; those out of phase with y are cut out of the ring. Cutting keeps
+ * threads busy: where a ring of four chunks has two rows of 16 bits, three CTAs an SM are faster than two with six, 54.5
+ * us for 57.6 (layer norm 3072x13312). False: others.
  */
-static bool choose_flow(const ckl_norm_desc *d, const ckl_device_info *device, bool centred, norm_config *c)
+static bool choose_flow(const norm_rows *d, const ckl_device_info *device, norm_config *c)
 {
     enum { CHUNKS = 2, STAGES = 4 };
     row_pipeline_split s;
@@ -273,7 +269,7 @@ static bool choose_flow(const ckl_norm_desc *d, const ckl_device_info *device, b
         !row_pipeline_choose(d->rows, d->cols, !norm_is_whole(d, d->ldy), d->dtype, inputs, device, &s))
         return false;
     s.cut = !norm_in_phase(d);
-    if (s.cut && centred && d->dtype != CKL_F32 && !d->residual && row_pipeline_chunks(&s, d->cols) <= CHUNKS)
+    if (s.cut && d->centred && d->dtype != CKL_F32 && !d->residual && row_pipeline_chunks(&s, d->cols) <= CHUNKS)
         s.stages = STAGES;
     row_pipeline_config(&s, &c->split, &c->flow);
     c->ctas_per_sm = row_pipeline_ctas_per_sm(&s, d->dtype, inputs, NORM_FLOW_VALUES, device);
@@ -284,55 +280,52 @@ static bool choose_flow(const ckl_norm_desc *d, const ckl_device_info *device, b
  * CTAs of an SM for rows with a residual, by no more threads than a row's vectors are for: those that are left have
  * their registers. In longer rows RMS norm's predicates take more than two CTAs have, and spill 120 bytes.
  */
-static int residual_ctas(const ckl_norm_desc *d, row_split *s, bool centred)
+static int residual_ctas(const norm_rows *d, row_split *s)
 {
     enum { WARP = 32, PREDICATED_MOST = 14336 };
     s->threads = s->row_threads = (int)round_up(ceil_div(d->cols, s->vec * s->steps), WARP);
     s->exact = row_split_cols(s) == d->cols;
-    return centred || s->exact || row_split_cols(s) <= PREDICATED_MOST ? FORWARD_THREADS / s->threads : 0;
+    return d->centred || s->exact || row_split_cols(s) <= PREDICATED_MOST ? FORWARD_THREADS / s->threads : 0;
 }
 
 /* Rows in registers or, too long for those, tile by tile. */
-static void choose_forward_rows(const ckl_norm_desc *d, const ckl_device_info *device, bool centred, bool ragged,
-                                norm_config *c)
+static void choose_forward_rows(const norm_rows *d, const ckl_device_info *device, bool ragged, norm_config *c)
 {
     const int most = d->residual ? CTA_ELEMENTS_RESIDUAL_MAX : CTA_ELEMENTS_MAX;
     const int registers = forward_registers(d), cluster_max = residency_cluster_max(device);
     row_split *s = &c->split;
-    const bool held =
-        (ragged && pays_ragged(d) && row_split_choose_ragged(d->cols, d->dtype, registers, cluster_max, s)) ||
-        row_split_choose(d->cols, norm_widest_vector(d), d->dtype, registers, cluster_max, s);
+    const bool pays = !d->affine || d->cols >= RAGGED_VECTORS_MIN * row_vec_full(d->dtype); // beside their ends
+    const bool held = (ragged && pays && row_split_choose_ragged(d->cols, d->dtype, registers, cluster_max, s)) ||
+                      row_split_choose(d->cols, norm_widest_vector(d), d->dtype, registers, cluster_max, s);
     c->tiled = !held || row_split_cols(s) > most * (int64_t)s->cluster;
     if (c->tiled) {
         *s = norm_tiled_split(d, device, ragged);
         c->ctas_per_sm = TILED_CTAS; // 16x1048576 f32 82.4 us by clusters of eight, one CTA an SM, 68.2 of sixteen, two
     } else {
         row_split_widen(s, d->rows, d->cols, d->dtype, 2, device);
-        const int threads = forward_threads(d, s, centred);
-        c->ctas_per_sm =
-            d->residual && threads == FORWARD_THREADS ? residual_ctas(d, s, centred) : threads / s->threads;
+        const int threads = forward_threads(d, s);
+        c->ctas_per_sm = d->residual && threads == FORWARD_THREADS ? residual_ctas(d, s) : threads / s->threads;
     }
     choose_shared_weights(d, device, c);
 }
 
-ckl_status norm_choose_forward(const void *desc, const ckl_device_info *device, bool centred, void *config)
+ckl_status norm_choose_forward(const void *desc, const ckl_device_info *device, void *config)
 {
-    const ckl_norm_desc *d = desc;
+    const norm_rows *d = desc;
     norm_config *c = config;
     if (d->direction != CKL_DIRECTION_FORWARD)
         FAIL(CKL_UNSUPPORTED, "norm forward: direction is backward");
     norm_take_problem(d, c);
     const bool ragged = norm_is_ragged(d) && !prefers_elements(d);
-    if (!choose_cut(d, device, centred, c) && !choose_held_flow(d, device, centred, c) &&
-        !choose_flow(d, device, centred, c))
-        choose_forward_rows(d, device, centred, ragged, c);
+    if (!choose_cut(d, device, c) && !choose_held_flow(d, device, c) && !choose_flow(d, device, c))
+        choose_forward_rows(d, device, ragged, c);
     return CKL_OK;
 }
 
 /* Rows in registers; those that flow or are tiled have no model. */
 bool norm_candidate_forward(const void *desc, const ckl_device_info *device, int i, void *config)
 {
-    const ckl_norm_desc *d = desc;
+    const norm_rows *d = desc;
     norm_config *c = config;
     norm_take_problem(d, c);
     if (d->direction != CKL_DIRECTION_FORWARD ||
@@ -344,8 +337,7 @@ bool norm_candidate_forward(const void *desc, const ckl_device_info *device, int
 
 /* Admission */
 
-static ckl_status admit_flow(const char *what, const ckl_norm_desc *d, const ckl_device_info *device,
-                             const norm_config *c)
+static ckl_status admit_flow(const char *what, const norm_rows *d, const ckl_device_info *device, const norm_config *c)
 {
     row_pipeline_split s = row_pipeline_split_of(&c->split, &c->flow);
     if (!accepts_rows(d, c) || d->cols > COLS_MAX)
@@ -371,16 +363,15 @@ static ckl_status admit_flow(const char *what, const ckl_norm_desc *d, const ckl
 }
 
 /* What both directions require of a config. */
-static ckl_status admit_split(const char *what, const ckl_norm_desc *d, const ckl_device_info *device,
-                              const norm_config *c)
+static ckl_status admit_split(const char *what, const norm_rows *d, const ckl_device_info *device, const norm_config *c)
 {
     const row_split s = c->split;
     if (c->split.ragged && d->direction == CKL_DIRECTION_BACKWARD &&
         (!c->flow.stages || !(norm_in_phase(d) || c->flow.cut)))
         FAIL(CKL_UNSUPPORTED, "%s: ragged=1, but stages=%d, or ldx=%" PRId64 " and ldy=%" PRId64 " are out of phase",
              what, c->flow.stages, d->ldx, d->ldy);
-    if (c->dtype != d->dtype || c->affine != d->affine || c->residual != d->residual)
-        FAIL(CKL_INVALID, "%s: dtype, affine and residual must be those of the problem", what);
+    if (c->dtype != d->dtype || c->centred != d->centred || c->affine != d->affine || c->residual != d->residual)
+        FAIL(CKL_INVALID, "%s: dtype, centred, affine and residual must be those of the problem", what);
     if (c->tiled && c->split.row_threads != c->split.threads)
         FAIL(CKL_INVALID, "%s: row_threads=%d of tiled rows must be threads=%d", what, c->split.row_threads,
              c->split.threads);
@@ -405,7 +396,7 @@ static ckl_status admit_split(const char *what, const ckl_norm_desc *d, const ck
 
 ckl_status norm_admit_forward(const void *desc, const ckl_device_info *device, const void *config)
 {
-    const ckl_norm_desc *d = desc;
+    const norm_rows *d = desc;
     if (d->direction != CKL_DIRECTION_FORWARD)
         FAIL(CKL_UNSUPPORTED, "norm forward: direction is backward");
     const norm_config *c = config;
@@ -426,7 +417,7 @@ ckl_status norm_admit_forward(const void *desc, const ckl_device_info *device, c
 
 ckl_status norm_admit_backward(const void *desc, const ckl_device_info *device, const void *config)
 {
-    const ckl_norm_desc *d = desc;
+    const norm_rows *d = desc;
     const norm_config *c = config;
     if (c->column_lanes < 1 || c->column_lanes > 32 || !is_power_of_two(c->column_lanes))
         FAIL(CKL_INVALID, "norm backward: column_lanes=%d is no power of two up to 32", c->column_lanes);
@@ -434,6 +425,8 @@ ckl_status norm_admit_backward(const void *desc, const ckl_device_info *device, 
         FAIL(CKL_UNSUPPORTED, "norm backward: direction is forward");
     if (c->shared_weights)
         FAIL(CKL_INVALID, "norm backward: shared_weights=1 is for forward");
+    if (c->alone && (!c->affine || c->tiled || norm_phases(d, c) != 1))
+        FAIL(CKL_INVALID, "norm backward: alone=1 is for sums of columns of rows that lie alike to 16-byte boundaries");
     if (c->split.row_threads != c->split.threads && (c->split.ragged || c->flow.stages || c->tiled))
         FAIL(CKL_INVALID, "norm backward: row_threads=%d is not threads=%d, but rows are not whole in registers",
              c->split.row_threads, c->split.threads);

@@ -10,6 +10,7 @@
 typedef struct cta_sums {
     const row_split *split;
     const norm_backward_values *o;
+    const norm_sums *of;
     int kinds;
     int groups;   // of threads that have the same columns: warps, or rows of several warps
     tensor sSums; // (LANES,VEC,KINDS,GROUPS)
@@ -18,7 +19,7 @@ typedef struct cta_sums {
 enum { WARP = 32, PAD = 4 };
 
 /* The lanes of a warp that have the same columns, of several rows, agree. */
-static void write_group_sums(const cta_sums *c, const tensor *rSums, int step)
+static void write_group_sums(const cta_sums *c, int step)
 {
     const row_split *s = c->split;
     const reduction sums = reduce_sums(c->kinds);
@@ -27,12 +28,18 @@ static void write_group_sums(const cta_sums *c, const tensor *rSums, int step)
     for (int v = 0; v < s->vec; v++) {
         val both[2];
         for (int kind = 0; kind < c->kinds; kind++)
-            both[kind] = at(rSums[kind], step * s->vec + v);
+            both[kind] = at(c->of->rSums[kind], step * s->vec + v);
         warp_reduce_across(&sums, lanes, both);
         IF(lt(lane(), imm(lanes)))
             for (int kind = 0; kind < c->kinds; kind++)
                 set(c->sSums, coord(place, v, kind, group), both[kind]);
     }
+}
+
+/* One element of dgamma or dbeta. */
+static void set_gradient(const norm_backward_values *o, ckl_dtype dtype, val gradient, val column, val total)
+{
+    set(gmem_vector(gradient, dtype, o->cols), column, convert(dtype, total));
 }
 
 static void store_columns(const cta_sums *c, int step)
@@ -50,21 +57,25 @@ static void store_columns(const cta_sums *c, int step)
                 val total = at(c->sSums, place, v, kind, 0);
                 for (int group = 1; group < c->groups; group++)
                     total = add(total, at(c->sSums, place, v, kind, group));
-                set(gPartial, coord(column, add(line, imm(kind))), total);
+                if (c->of->cfg->alone)
+                    set_gradient(c->o, c->of->cfg->dtype, kind ? c->o->dbeta : c->o->dgamma, column, total);
+                else
+                    set(gPartial, coord(column, add(line, imm(kind))), total);
             }
     }
 }
 
-void norm_store_cta_sums(const row_split *s, const norm_backward_values *o, const tensor *rSums, int kinds)
+void norm_store_cta_sums(const row_split *s, const norm_backward_values *o, const norm_sums *sums)
 {
-    const int pitch = s->row_threads + PAD, groups = s->threads / (int)max_i64(s->row_threads, WARP);
+    const int kinds = sums->kinds, pitch = s->row_threads + PAD,
+              groups = s->threads / (int)max_i64(s->row_threads, WARP);
     layout by_groups = make_layout(shape(s->row_threads, s->vec, kinds, groups),
                                    stride(1, pitch, s->vec * pitch, kinds * s->vec * pitch));
-    const cta_sums c = { s, o, kinds, groups, smem_tensor("sums", F32, by_groups, 16) };
+    const cta_sums c = { s, o, sums, kinds, groups, smem_tensor("sums", F32, by_groups, 16) };
     for (int step = 0; step < s->steps; step++) {
         if (step > 0)
             cta_sync(); // the sums of the step before have been read
-        write_group_sums(&c, rSums, step);
+        write_group_sums(&c, step);
         cta_sync();
         store_columns(&c, step);
     }
@@ -103,6 +114,11 @@ void norm_store_sums(const row_split *s, const row_place *p, const norm_backward
     const int width = norm_sums_at_once(s);
     row_place here = *p;
     for (int kind = 0; kind < sums->kinds; kind++) {
+        if (sums->cfg->alone) {
+            row_store_anywhere(s, p, sums->rSums[kind],
+                               row_vector(s, p, kind ? o->dbeta : o->dgamma, sums->cfg->dtype));
+            continue;
+        }
         here.row = add(mul(group, imm(sums->kinds)), imm(kind));
         tensor gSum = row_of_matrix(s, &here, o->partial, F32, convert(I64, o->cols)); // (VEC,STEPS)
         if (width == s->vec) {
@@ -137,18 +153,14 @@ static tensor load_vector(const columns *c, val pointer, ckl_dtype dtype, val li
     return rVector;
 }
 
-static val statistic(const columns *c, val pointer, val number)
-{
-    return at(gmem_tensor(pointer, F32, compact(dynamic(c->o.rows))), number);
-}
-
 static void add_row(void *user, val number)
 {
     columns *c = user;
     const bool centred = c->kinds == 2;
     tensor rX = load_vector(c, c->o.x, c->cfg->dtype, c->o.rows, c->o.ldx, number, false);   // (VEC)
     tensor rDy = load_vector(c, c->o.dy, c->cfg->dtype, c->o.rows, c->o.ldx, number, false); // (VEC)
-    val rstd = statistic(c, c->o.rstd, number), mean = centred ? statistic(c, c->o.mean, number) : immf(0);
+    val rstd = at(gmem_vector(c->o.rstd, F32, c->o.rows), number),
+        mean = centred ? at(gmem_vector(c->o.mean, F32, c->o.rows), number) : immf(0);
     for (int v = 0; v < c->vec; v++) {
         val x = at_f32(rX, v), dy = at_f32(rDy, v);
         assign(c->sums.sum[v], fma(dy, mul(centred ? sub(x, mean) : x, rstd), c->sums.sum[v]));
@@ -172,11 +184,10 @@ static void add_partial(void *user, val group)
 static void store_column(void *user, val number, val i, val total)
 {
     const columns *c = user;
-    const ckl_dtype dtype = c->cfg->dtype;
     val column = add(mul(number, imm(c->vec)), rem(i, imm(c->vec)));
     val sums = c->kinds > 1 ? select(lt(i, imm(c->vec)), c->o.dgamma, c->o.dbeta) : c->o.dgamma;
     IF(lt(column, c->o.cols))
-        set(gmem_tensor(sums, dtype, compact(dynamic(c->o.cols))), column, convert(dtype, total));
+        set_gradient(&c->o, c->cfg->dtype, sums, column, total);
 }
 
 /*
@@ -188,9 +199,9 @@ static bool may_start_next(const norm_config *cfg)
     return !cfg->persistent_ctas && cfg->split.cluster <= 2;
 }
 
-void norm_backward_columns(const norm_config *cfg, bool centred)
+void norm_backward_columns(const norm_config *cfg)
 {
-    columns c = { .cfg = cfg, .o = params_of(norm_backward), .kinds = centred ? 2 : 1, .vec = norm_column_vec(cfg) };
+    columns c = { .cfg = cfg, .o = params_of(norm_backward), .kinds = 1 + cfg->centred, .vec = norm_column_vec(cfg) };
     c.sums = column_sums_begin(norm_column_threads(cfg), cfg->column_lanes, c.kinds * c.vec);
     if (may_start_next(cfg))
         launch_dependents();

@@ -20,8 +20,15 @@
     X(owner, int64_t, ldx, "0", "", "elements between rows of x, residual, dy and dsum; 0: cols")     \
     X(owner, int64_t, ldy, "0", "", "elements between rows of y, sum and dx; 0: cols")
 
+/* A problem of either operator. */
+typedef struct norm_rows {
+    NORM_DESC(FIELD_MEMBER, )
+    bool centred; // layer norm
+} norm_rows;
+
 #define NORM_CONFIG(X, owner)                                                                            \
     X(owner, ckl_dtype, dtype, "f32", "f32 f16 bf16", "type of all tensors but the statistics")          \
+    X(owner, bool, centred, "0", "0 1", "layer norm; else RMS norm, which has neither mean nor beta")    \
     X(owner, bool, affine, "1", "0 1", "gamma, and beta where there is one")                             \
     X(owner, bool, residual, "0", "0 1", "a residual is added; backward: its gradient")                  \
     X(owner, bool, tiled, "0", "0 1", "rows are read tile by tile in every pass, not kept in registers") \
@@ -31,6 +38,8 @@
     X(owner, bool, dgamma_in_smem, "0", "0 1",                                                           \
       "backward, of rows that flow: sums of dgamma are in shared memory, else in registers")             \
     X(owner, int, persistent_ctas, "0", "0 1 2 3 4 6 8", "persistent CTAs of an SM; 0: as many as fit")  \
+    X(owner, bool, alone, "0", "0 1",                                                                    \
+      "backward: one CTA or cluster takes all rows, and stores the sums of columns at once")             \
     X(owner, int, column_lanes, "32", "8 16 32", "of a warp along a row, when columns are added up")
 
 /* split: of a row over the threads that hold it or, where rows flow, of a chunk. */
@@ -153,45 +162,44 @@ static inline int norm_column_threads(const norm_config *c)
 }
 
 /* What both directions ask when they choose, and begin with: norm_choice.c. */
-int norm_widest_vector(const ckl_norm_desc *d);         // elements, that divides all rows
-bool norm_in_phase(const ckl_norm_desc *d);             // do rows of ldx and ldy lie alike?
-bool norm_is_whole(const ckl_norm_desc *d, int64_t ld); // are rows, ld apart, whole vectors of 16 bytes?
-bool norm_is_ragged(const ckl_norm_desc *d);
-row_split norm_tiled_split(const ckl_norm_desc *d, const ckl_device_info *device, bool ragged);
-void norm_take_problem(const ckl_norm_desc *d, norm_config *c);
+int norm_widest_vector(const norm_rows *d);         // elements, that divides all rows
+bool norm_in_phase(const norm_rows *d);             // do rows of ldx and ldy lie alike?
+bool norm_is_whole(const norm_rows *d, int64_t ld); // are rows, ld apart, whole vectors of 16 bytes?
+bool norm_is_ragged(const norm_rows *d);
+int64_t norm_phases(const norm_rows *d, const norm_config *c); // of rows to 16-byte boundaries, where that matters
+row_split norm_tiled_split(const norm_rows *d, const ckl_device_info *device, bool ragged);
+void norm_take_problem(const norm_rows *d, norm_config *c);
 
 /* As an implementation's choose and admit: plan/plan.h. */
-ckl_status norm_choose_forward(const void *desc, const ckl_device_info *device, bool centred, void *config);
+ckl_status norm_choose_forward(const void *desc, const ckl_device_info *device, void *config);
 bool norm_candidate_forward(const void *desc, const ckl_device_info *device, int i, void *config);
 plan_cost norm_cost_forward(const void *desc, const ckl_device_info *device, const void *config);
 plan_cost norm_cost_backward(const void *desc, const ckl_device_info *device, const void *config);
-ckl_status norm_choose_backward(const void *desc, const ckl_device_info *device, bool centred, void *config);
+ckl_status norm_choose_backward(const void *desc, const ckl_device_info *device, void *config);
 ckl_status norm_admit_forward(const void *desc, const ckl_device_info *device, const void *config);
 ckl_status norm_admit_backward(const void *desc, const ckl_device_info *device, const void *config);
 
 /* Kernel 0: pointers are aligned to whole vectors; 1: to the element only; 2, backward: sums of columns. */
 enum { NORM_VECTORS, NORM_ELEMENTS, NORM_COLUMNS };
-void norm_forward(const norm_config *cfg, int kernel, bool centred);
-void norm_backward(const norm_config *cfg, int kernel, bool centred);
-void norm_backward_columns(const norm_config *cfg, bool centred); // kernel 2
-
-/*
- * Stores the sums of a CTA with several rows at once as its partial sums; rSums: (VEC,STEPS) of dgamma and, of 2 kinds,
- * dbeta.
- */
-void norm_store_cta_sums(const row_split *s, const norm_backward_values *o, const tensor *rSums, int kinds);
+void norm_forward(const void *config, int kernel);
+void norm_backward(const void *config, int kernel);
+void norm_backward_columns(const norm_config *cfg); // kernel 2
 
 /* A thread's sums of columns: (VEC,STEPS) of dgamma and, of 2 kinds, dbeta. */
 typedef struct norm_sums {
+    const norm_config *cfg; // alone: these are the gradients; else partial sums
     tensor rSums[2];
     int kinds;
     int64_t exchange; // norm_exchange_alloc()
 } norm_sums;
 
+/* Stores the sums of a CTA with several rows at once. */
+void norm_store_cta_sums(const row_split *s, const norm_backward_values *o, const norm_sums *sums);
+
 /* Allocates that; its offset. */
 int64_t norm_exchange_alloc(const row_split *s);
 
-/* Stores the sums of the columns that a thread has at `p` as partial sums of `group`. Its warp is whole. */
+/* Stores the sums of the columns that a thread has at `p`; partial ones are those of `group`. Its warp is whole. */
 void norm_store_sums(const row_split *s, const row_place *p, const norm_backward_values *o, const norm_sums *sums,
                      val group);
 

@@ -6,7 +6,7 @@ static const double NORM_US = 0.2, // of rows in registers, beside a launch: gam
     COLUMN_US = 1.2e-4;            // of the sums of a column
 
 /* Rows that flow, or are taken tile by tile: those in registers have one tile. */
-static row_work work_of(const ckl_norm_desc *d, const ckl_device_info *device, const norm_config *c)
+static row_work work_of(const norm_rows *d, const ckl_device_info *device, const norm_config *c)
 {
     const int resident = c->ctas_per_sm ? c->ctas_per_sm : 1;
     return (row_work){ .rows = d->rows,
@@ -21,7 +21,7 @@ static row_work work_of(const ckl_norm_desc *d, const ckl_device_info *device, c
 
 plan_cost norm_cost_forward(const void *desc, const ckl_device_info *device, const void *config)
 {
-    const ckl_norm_desc *d = desc;
+    const norm_rows *d = desc;
     const norm_config *c = config;
     row_work work = work_of(d, device, c);
     work.inputs = work.outputs = 1 + d->residual;
@@ -34,7 +34,7 @@ plan_cost norm_cost_forward(const void *desc, const ckl_device_info *device, con
 /* And the sums of columns by another kernel: of what each group of CTAs kept, or of x and dy themselves. */
 plan_cost norm_cost_backward(const void *desc, const ckl_device_info *device, const void *config)
 {
-    const ckl_norm_desc *d = desc;
+    const norm_rows *d = desc;
     const norm_config *c = config;
     const double sums = d->affine ? 2.5 + COLUMN_US * (double)d->cols : 0;
     const memory_kernel in_registers = { .us = sums, .wait_cycles = 800, .bytes = 1.4 },

@@ -15,7 +15,6 @@ typedef struct row {
     bool in_phase; // rows of x, residual, y and sum
     row_place place;
     row_spans spans;
-    bool centred; // layernorm; else rmsnorm, which has neither mean nor beta
     norm_forward_values o;
     tensor rH[ROW_SPANS_MAX]; // (VEC,STEPS) of a row in registers
     norm_weights weights;     // of these columns, if they are in shared memory; else without slots
@@ -38,7 +37,7 @@ static bool takes_samples(const row *r)
     enum { ELEMENTS_MAX = 56, WARP = 32 };
     const norm_config *cfg = r->cfg;
     const bool fits = r->split.vec * r->split.steps <= ELEMENTS_MAX && !cfg->shared_weights;
-    return r->centred && !cfg->tiled && !cfg->residual && fits && r->split.row_threads > WARP;
+    return r->cfg->centred && !cfg->tiled && !cfg->residual && fits && r->split.row_threads > WARP;
 }
 
 /* alone: where rows are out of phase, vectors are cut out of no neighbouring row's. */
@@ -136,7 +135,7 @@ static void add_squares_of(row *r, tensor rH, int begin, int count, val inside)
 {
     for (int i = begin; i < begin + count; i++) {
         val x = at_f32(rH, i);
-        if (r->centred) {
+        if (r->cfg->centred) {
             x = select(inside, sub(x, r->mean), immf(0));
             assign(r->sum[0], add(r->sum[0], x));
         }
@@ -149,7 +148,7 @@ static void add_squares(row *r, tensor rH, const row_span *at)
 {
     const int vec = at->split.vec;
     for (int step = 0; step < at->split.steps; step++) {
-        val inside = r->centred ? row_inside(&at->split, &at->place, step) : yes();
+        val inside = r->cfg->centred ? row_inside(&at->split, &at->place, step) : yes();
         if (is_imm(inside, 1) || !skips_vectors(r))
             add_squares_of(r, rH, step * vec, vec, inside);
         else IF(inside)
@@ -159,7 +158,7 @@ static void add_squares(row *r, tensor rH, const row_span *at)
 
 static bool has_beta(const row *r)
 {
-    return r->cfg->affine && r->centred;
+    return r->cfg->affine && r->cfg->centred;
 }
 
 /* Gamma and beta of some of the thread's vectors; without registers: none. */
@@ -198,7 +197,7 @@ static void write_vectors(const row *r, tensor rH, const row_span *at, int begin
     tensor rY = fragment(F32, compact(shape(some.split.vec, steps))); // (VEC,STEPS)
     for (int i = 0; i < elements(rY); i++) {
         val h = at_f32(rH, begin * some.split.vec + i);
-        val y = r->centred ? fma(sub(h, r->mean), r->rstd, r->shift) : mul(h, r->rstd);
+        val y = r->cfg->centred ? fma(sub(h, r->mean), r->rstd, r->shift) : mul(h, r->rstd);
         if (r->cfg->affine)
             y = has_beta(r) ? fma(y, at_f32(w.rGamma, i), at_f32(w.rBeta, i)) : mul(y, at_f32(w.rGamma, i));
         set(rY, i, y);
@@ -252,7 +251,7 @@ static val average(const row *r, val sum)
 static void find_deviation(row *r)
 {
     val variance = mul(r->sum[1], r->o.reciprocal);
-    if (r->centred) {
+    if (r->cfg->centred) {
         val difference = average(r, r->sum[0]);
         variance = sub(variance, mul(difference, difference));
         correct_mean(r, difference);
@@ -309,7 +308,7 @@ static void save(const row *r, val pointer, val x)
 static void save_statistics(const row *r)
 {
     IF(logical_and(eq(r->place.first, imm(0)), r->place.exists)) {
-        if (r->centred)
+        if (r->cfg->centred)
             save(r, r->o.mean, r->mean);
         save(r, r->o.rstd, r->rstd);
     }
@@ -340,10 +339,10 @@ static val sample_column(const row *r)
 static void normalise(row *r)
 {
     const reduction sums = reduce_sums(2);
-    const bool tiled = r->centred && r->cfg->tiled;
+    const bool tiled = r->cfg->centred && r->cfg->tiled;
     if (tiled || takes_samples(r))
         find_near_mean(r, sample(r, r->place.row, sample_column(r)));
-    else if (r->centred)
+    else if (r->cfg->centred)
         find_mean(r);
     if (tiled)
         cluster_sync(); // sum, which the first pass stores, may overwrite what other threads sample
@@ -416,7 +415,7 @@ static void first_pass(row_pipeline *s, val number, void *user)
     flow *f = user;
     row *r = &f->reduced;
     const reduction sums = reduce_sums(2);
-    if (r->centred) {
+    if (r->cfg->centred) {
         val own = variable(F32, value_of(r, f->rNext));
         load_samples(f, s->next);
         find_near_mean(r, own);
@@ -429,7 +428,7 @@ static void first_pass(row_pipeline *s, val number, void *user)
 static void carry(void *user)
 {
     flow *f = user;
-    if (f->written.centred)
+    if (f->written.cfg->centred)
         assign(f->written.mean, f->reduced.mean);
 }
 
@@ -444,10 +443,10 @@ static void second_pass(row_pipeline *s, val number, void *user)
     row_pipeline_second_pass(s, number, write_chunk, f);
 }
 
-static void forward_flow(const norm_config *cfg, bool centred)
+static void forward_flow(const norm_config *cfg)
 {
     row_pipeline_split split = row_pipeline_split_of(&cfg->split, &cfg->flow);
-    row r = { .cfg = cfg, .split = split.chunk, .in_phase = true, .centred = centred, .o = params_of(norm_forward) };
+    row r = { .cfg = cfg, .split = split.chunk, .in_phase = true, .o = params_of(norm_forward) };
     const row_pipeline_matrices matrices = { .dtype = cfg->dtype,
                                              .rows = r.o.rows,
                                              .cols = r.o.cols,
@@ -462,7 +461,7 @@ static void forward_flow(const norm_config *cfg, bool centred)
         f.weights = share_weights(&r, cfg->flow.chunks);
     make_variables(&f.written);
     make_variables(&f.reduced);
-    if (centred) {
+    if (cfg->centred) {
         f.rNext = element_registers(&r);
         load_samples(&f, s.row);
     }
@@ -501,15 +500,15 @@ static void forward_persistent(row *r)
     }
 }
 
-void norm_forward(const norm_config *cfg, int kernel, bool centred)
+void norm_forward(const void *config, int kernel)
 {
-    const norm_config tiled = norm_tiled(cfg);
+    const norm_config *cfg = config, tiled = norm_tiled(cfg);
     if (cfg->flow.stages && kernel == NORM_VECTORS) {
-        forward_flow(cfg, centred);
+        forward_flow(cfg);
         return;
     }
     cfg = cfg->flow.stages ? &tiled : cfg;
-    row r = { .cfg = cfg, .split = cfg->split, .in_phase = kernel == NORM_VECTORS, .centred = centred };
+    row r = { .cfg = cfg, .split = cfg->split, .in_phase = kernel == NORM_VECTORS };
     r.o = params_of(norm_forward);
     if (kernel == NORM_ELEMENTS)
         r.split = row_split_anywhere(&cfg->split, cfg->dtype);

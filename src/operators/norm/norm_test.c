@@ -152,6 +152,7 @@ static const char *const cases[] = {
     "rows=3 cols=1001 dtype=f16 ldx=1008 ldy=1008 direction=backward",
     "rows=300 cols=1277 direction=backward ldx=1278 ldy=1279 # single elements, twelve a thread or eleven",
     "rows=30 cols=3001 direction=backward ldx=3002 ldy=3003 residual=1 fill=hard",
+    "rows=9 cols=9001 direction=backward ldx=9002 ldy=9004 fill=hard # x and dx start anywhere, each differently",
     "rows=33 cols=1333 dtype=f16 direction=backward # in phase with dx, four CTAs an SM",
     "rows=300 cols=1283 dtype=f16 direction=backward ldx=1347 ldy=1291 impl=backward config='persistent_ctas=1' # held "
     "in registers, several of a CTA in phase",
@@ -162,18 +163,6 @@ static const char *const cases[] = {
     "rows=30 cols=8679 direction=backward # f32, held in registers or, of longer rows, the ring",
     "rows=9 cols=20001 direction=backward fill=hard",
     "rows=21 cols=5120 dtype=f16 direction=backward ldx=5121 ldy=5120 # cut and held",
-    "rows=9 cols=997 direction=backward dtype=bf16 misalign=3 impl=backward config='threads=96 row_threads=96 "
-    "cluster=1 vec=1 steps=4 ragged=0 exact=0 stages=6 residence=ring lookahead=1 chunks=3 cut=1' # single elements "
-    "out of the ring",
-    "rows=9 cols=998 direction=backward ldx=1006 ldy=1002 dtype=f16 residual=1 fill=hard impl=backward "
-    "config='threads=32 row_threads=32 cluster=2 vec=2 steps=8 ragged=0 exact=0 stages=2 residence=registers "
-    "lookahead=0 chunks=1 cut=1' # pairs, held",
-    "rows=9 cols=1002 direction=backward ldy=1003 dtype=f16 stagger=1 impl=backward config='threads=64 row_threads=64 "
-    "cluster=2 vec=1 steps=4 ragged=0 exact=0 stages=4 residence=ring lookahead=0 chunks=2 cut=1'",
-    "rows=9 cols=1003 ldy=1005 offset=100 impl=forward config='threads=64 row_threads=64 cluster=2 vec=1 steps=4 "
-    "ragged=0 exact=0 stages=3 residence=registers chunks=2 cut=1 shared_weights=1'",
-    "rows=9 cols=1003 ldx=1005 dtype=bf16 residual=1 fill=hard impl=forward config='threads=64 row_threads=64 "
-    "cluster=1 vec=1 steps=4 ragged=0 exact=0 stages=8 residence=ring lookahead=1 cut=1 chunks=0' # in a loop",
     "rows=150 cols=1001 dtype=bf16 offset=100 impl=forward config='shared_weights=1 persistent_ctas=1' # gamma and "
     "beta shared",
     "rows=150 cols=1003 dtype=f16 residual=1 stagger=1 impl=forward config='shared_weights=1 persistent_ctas=1'",
@@ -233,7 +222,8 @@ static const char *const cases[] = {
     "rows=6 cols=520 direction=backward dtype=bf16 residual=1 misalign=1",
     "rows=3 cols=40000 direction=backward dtype=bf16     # a cluster",
     "rows=1 cols=265000 direction=backward fill=uniform # longer than the registers of a cluster",
-    "rows=5 cols=300 direction=backward residual=1 impl=backward config='threads=128 row_threads=128 steps=1 tiled=1'",
+    "rows=5 cols=300 direction=backward residual=1 impl=backward config='threads=128 row_threads=128 steps=1 tiled=1 "
+    "alone=0'",
     "rows=700 cols=64 direction=backward impl=backward config='threads=32 row_threads=32 steps=1 exact=0 "
     "persistent_ctas=2' # persistent CTAs",
     "rows=600 cols=512 direction=backward dtype=bf16 impl=backward config='threads=32 row_threads=32 persistent_ctas=1 "
@@ -290,6 +280,15 @@ static const char *const cases[] = {
     "steps=1 stages=5 residence=ring lookahead=1 chunks=2 exact=0 ctas_per_sm=4' # 48 in a cluster",
     "rows=9 cols=1240 dtype=bf16 residual=1 impl=forward config='threads=160 row_threads=160 steps=1 exact=0'",
     "rows=9 cols=3000 impl=forward config='threads=224 row_threads=224 cluster=2 steps=2 exact=0 ctas_per_sm=0'",
+    "rows=3 cols=3072 direction=backward dtype=bf16 # so few rows that one CTA stores dgamma and dbeta",
+    "rows=4 cols=22192 direction=backward dtype=f16 residual=1 fill=hard # a cluster",
+    "rows=8 cols=512 direction=backward dtype=f16 residual=1 # of several rows",
+    "rows=19 cols=72 direction=backward dtype=bf16 # of several rows a warp, in two turns",
+    "rows=5 cols=391 direction=backward # by single elements",
+    "rows=1 cols=5291 direction=backward dtype=f16 fill=hard # a ragged row",
+    "rows=1 cols=20003 direction=backward dtype=bf16 misalign=1 stagger=1",
+    "rows=2 cols=2048 direction=backward dtype=bf16 misalign=1 # pointers aligned to the element only",
+    "rows=3 cols=640 direction=backward dtype=f16 ldx=641 stagger=1",
     "rows=0 cols=64 direction=backward                   # gradients of no rows are zero",
     "rows=0 cols=64                                      # nothing to do",
     "rows=3 cols=0                                       # no elements: statistics of nothing are NaN",
@@ -338,6 +337,8 @@ static const char *const population[] = {
               CKL_INVALID, "norm forward: shared_weights=1 takes 3" },                                       \
             { "cols=77 direction=backward impl=backward config='shared_weights=1'", CKL_INVALID,             \
               "norm backward: shared_weights=1 is for forward" },                                            \
+            { "rows=9 cols=9001 dtype=f16 direction=backward impl=backward config='alone=1'", CKL_INVALID,   \
+              "norm backward: alone=1 is for sums of columns of rows that lie alike" },                      \
             { NULL, CKL_OK, NULL },                                                                          \
     }
 

@@ -104,7 +104,7 @@ static val load_element(const norm_weight_sources *from, val pointer, val column
 {
     val x = variable(from->dtype, convert(from->dtype, immf(0)));
     IF(lt(column, from->cols))
-        assign(x, at(gmem_tensor(pointer, from->dtype, compact(dynamic(from->cols))), column));
+        assign(x, at(gmem_vector(pointer, from->dtype, from->cols), column));
     return x;
 }
 
