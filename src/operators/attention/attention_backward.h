@@ -31,6 +31,7 @@ typedef struct backward_kernel {
     val head, batch; // of the rows
     val x_at, y_at;  // where the sequences of X and Y begin, if ragged
     val first, end;  // blocks
+    val start;       // the first one that is taken of a head
     val heads;       // heads of Y for one of X
 
     // where dQ comes with dK and dV (attention_backward_queries.c)
@@ -46,9 +47,8 @@ typedef struct backward_kernel {
 /* The steps of a CTA: blocks, once for every head of Y. */
 typedef struct backward_walk {
     val block, head;
-    bool together; // all lanes of a warp walk, and ptxas sees that their numbers are equal
-    val kind;      // of the block, i32, where a custom score has kinds
-    val base;      // of the window, u32
+    val kind; // of the block, i32, where a custom score has kinds
+    val base; // of the window, u32
     block_window window;
 } backward_walk;
 
@@ -91,8 +91,8 @@ custom_score attention_backward_custom_of(const backward_kernel *k, const backwa
 tile_box attention_backward_box_of_x(const backward_kernel *k, val row);
 tile_box attention_backward_box_of_y(const backward_kernel *k, const backward_walk *w);
 
-/* The first step, past blocks that a custom score skips. */
-backward_walk attention_backward_begin(const backward_kernel *k, bool together);
+/* The first step, past blocks that a custom score skips: of a warp, whose lanes look together. */
+backward_walk attention_backward_begin(const backward_kernel *k);
 val attention_backward_is_over(const backward_kernel *k, const backward_walk *w);
 void attention_backward_advance(const backward_kernel *k, backward_walk *w);
 

@@ -201,7 +201,7 @@ static void add_block(const backward_kernel *k, val row, val own)
 void attention_backward_add_queries(const backward_kernel *k)
 {
     pipeline_state at = consumer_state(&k->sums);
-    backward_walk w = attention_backward_begin(k, false);
+    backward_walk w = attention_backward_begin(k);
     FOREVER {
         BREAK_IF(attention_backward_is_over(k, &w));
         const backward_block block = { k->batch, attention_backward_head_of(k, w.head), k->y_at, w.block };

@@ -429,8 +429,8 @@ static ckl_status choose_sm90(const void *desc, const ckl_device_info *device, v
     // 28.5 without
     const int64_t turns = ceil_div(tiles_of(d, c->consumers * ATTENTION_ROWS), device->sm_count);
     const bool is_brief = turns * ceil_div(d->kv, c->tile_n) <= FEW_BLOCKS && d->softcap == 0 && !d->score;
-    c->old =
-        c->consumers < 3 && d->d <= 128 && d->dv <= 128 && !d->mask && !c->single && !is_brief; // three would spill
+    c->old = c->consumers < 3 && d->d <= 128 && d->dv <= 128 && !d->mask && !attention_score_has_blocks(d->score) &&
+             !c->single && !is_brief; // three would spill
     share_sm(d, device, c);
     c->draw = c->form.right && tiles_of(d, c->consumers * ATTENTION_ROWS) > c->ctas * device->sm_count;
     c->parts = c->consumers > 1 && !c->single && !c->draw && !attention_score_has_blocks(d->score) &&
@@ -449,8 +449,8 @@ static ckl_status admit_sm90(const void *desc, const ckl_device_info *device, co
     TRY(attention_check_form("sm90", CKL_DIRECTION_FORWARD, d, &c->form));
     TRY(attention_check_heads("sm90", d));
     TRY(attention_check_windows("sm90", d));
-    if (c->old && (c->form.mask || c->form.dv > 128))
-        FAIL(CKL_INVALID, "attention sm90: old=1 is for scores without mask, and for dv up to 128");
+    if (c->old && (c->form.mask || attention_score_has_blocks(d->score) || c->form.dv > 128))
+        FAIL(CKL_INVALID, "attention sm90: old=1 is for scores without mask that skip no blocks, and for dv up to 128");
     if (c->consumers < 1 || c->consumers > 3)
         FAIL(CKL_INVALID, "attention sm90: consumers=%d is not in 1..3", c->consumers);
     if (c->ctas < 1 || c->ctas > 3 || (c->ctas > 1 && c->consumers > 1))

@@ -9,8 +9,8 @@
  *
  * scores = X1 * Y1^T give the weights P = 2^(scores - lse), slopes = X2 * Y2^T the gradient dS = P * (slopes - delta).
  * Rounded to 16 bits, these accumulators are in registers what the sums' products take as A, and Y is B, so only Y
- * passes through shared memory. One thread loads blocks of Y by TMA. A second warp loads the stats of queries by
- * ordinary loads and stores, because reading what a bulk copy wrote would need a proxy fence in every step. Where
+ * passes through shared memory. A warp loads blocks of Y by TMA. A second one loads the stats of queries by ordinary
+ * loads and stores, because reading what a bulk copy wrote would need a proxy fence in every step. Where
  * registers do not hold dK and dV together, a kernel of values computes dV alone. A first kernel computes lse and delta
  * = dO * O of every query; a last one sums the gradients of sinks.
  */
@@ -90,10 +90,12 @@ static void load_y(const backward_kernel *k, const backward_walk *w, pipeline_st
 {
     const tile_box box = attention_backward_box_of_y(k, w);
     pipeline_wait_empty(&k->ring, at);
-    pipeline_expect(&k->ring, at, imm((int)bytes_of_block(k)));
-    val barrier = pipeline_full_barrier(&k->ring, at);
-    attention_load_chunks(&k->tmaY1, slice(k->sY1, _, _, _, at->stage), &box, barrier);
-    attention_load_chunks(&k->tmaY2, slice(k->sY2, _, _, _, at->stage), &box, barrier);
+    IF(elect()) {
+        pipeline_expect(&k->ring, at, imm((int)bytes_of_block(k)));
+        val barrier = pipeline_full_barrier(&k->ring, at);
+        attention_load_chunks(&k->tmaY1, slice(k->sY1, _, _, _, at->stage), &box, barrier);
+        attention_load_chunks(&k->tmaY2, slice(k->sY2, _, _, _, at->stage), &box, barrier);
+    }
     pipeline_advance(at);
 }
 
@@ -118,18 +120,20 @@ static void load_stats(const backward_kernel *k, const backward_walk *w, pipelin
     pipeline_advance(at);
 }
 
-static void stats_producer(const backward_kernel *k)
+/* load() for all steps of a warp. */
+static void load_steps(const backward_kernel *k,
+                       void (*load)(const backward_kernel *k, const backward_walk *w, pipeline_state *at))
 {
     pipeline_state at = producer_state(&k->ring);
-    backward_walk w = attention_backward_begin(k, true);
+    backward_walk w = attention_backward_begin(k);
     FOREVER {
         BREAK_IF(attention_backward_is_over(k, &w));
-        load_stats(k, &w, &at);
+        load(k, &w, &at);
         attention_backward_advance(k, &w);
     }
 }
 
-/* A thread brings blocks, a warp the stats of queries, another thread adds to the sums of dQ. */
+/* A warp brings blocks, another one the stats of queries, a thread of a third one adds to the sums of dQ. */
 enum { WARP_OF_BLOCKS, WARP_OF_STATS, WARP_OF_SUMS };
 
 static void producer(const backward_kernel *k)
@@ -137,20 +141,13 @@ static void producer(const backward_kernel *k)
     if (k->cfg->consumers > 1)
         warpgroup_reg_dealloc(PRODUCER_REGISTERS);
     IF(eq(warp(), imm(WARP_OF_BLOCKS))) {
-        IF(elect()) {
-            pipeline_state at = producer_state(&k->ring);
-            backward_walk w = attention_backward_begin(k, false);
+        IF(elect())
             load_x(k);
-            FOREVER {
-                BREAK_IF(attention_backward_is_over(k, &w));
-                load_y(k, &w, &at);
-                attention_backward_advance(k, &w);
-            }
-        }
+        load_steps(k, load_y);
     }
     if (k->of_keys)
         IF(eq(warp(), imm(WARP_OF_STATS)))
-            stats_producer(k);
+            load_steps(k, load_stats);
     if (k->with_queries)
         IF(eq(warp(), imm(WARP_OF_SUMS))) {
             IF(elect())
@@ -350,7 +347,7 @@ static void consumer(const backward_kernel *k)
     if (k->cfg->consumers > 1)
         warpgroup_reg_alloc(CONSUMER_REGISTERS);
     backward_consumer c = describe_consumer(k);
-    backward_walk w = attention_backward_begin(k, true);
+    backward_walk w = attention_backward_begin(k);
     val before = variable(U32, imm(k->cfg->stages)); // none
     pipeline_state x = consumer_state(&k->x);
     if (!k->of_keys)

@@ -358,7 +358,7 @@ static const test_reject rejects[] = {
     { "impl=sm90 config='tile_n=100'", CKL_INVALID, "attention sm90: tile_n=100 is not a multiple of 16 up to 256" },
     { "impl=sm90 config='consumers=4'", CKL_INVALID, "attention sm90: consumers=4 is not in 1..3" },
     { "mask=bool ldmask=128 impl=sm90 config='old=1'", CKL_INVALID,
-      "attention sm90: old=1 is for scores without mask, and for dv up to 128" },
+      "attention sm90: old=1 is for scores without mask that skip no blocks, and for dv up to 128" },
     { "q=300 kv=300 impl=sm90 config='consumers=1 parts=1'", CKL_UNSUPPORTED,
       "attention sm90: parts=1 is for several consumers" },
     { "impl=sm90 config='ctas=2 consumers=2'", CKL_INVALID,
