@@ -19,15 +19,10 @@ enum {
     OUT_VECTOR = 8,     // elements of 16 bytes
 };
 
-/* Queries of a consumer's tile. Of 80 half of a second chunk of 64 would be in vain. */
+/* Queries of a consumer's tile. */
 static columns dq_columns_of(const attention_sm90_backward_config *c)
 {
-    columns queries = attention_columns_of(c->form.d > ROWS ? c->block : c->block / c->consumers);
-    if (queries.used > 64 && queries.used <= 96) {
-        queries.chunk = 32;
-        queries.chunks = 3;
-    }
-    return queries;
+    return attention_columns_of(c->form.d > ROWS ? c->block : c->block / c->consumers);
 }
 
 /* Rows of 64 numbers that the sums of a block fill. */
