@@ -9,8 +9,9 @@ enum {
     WARPGROUP = 128,
     ROWS = ATTENTION_ROWS,
     STATS = 2,
-    COLUMNS_MAX = 64, // of a block, whose values a thread has in a row
-    SLOPE_BUFFERS = 2,
+    COLUMNS_MAX = 64,                   // of a block, whose values a thread has in a row
+    SLOPE_BUFFERS = 3,                  // of the block before, of this one, and of who is a block behind
+    BACKWARD_FIRST = 2 * SLOPE_BUFFERS, // block of a consumer: before it one of zeros, in the last buffer
 };
 
 /* Everything the roles share. Letters: rows (ROWS), tokens of a block (BN). */
@@ -31,6 +32,7 @@ typedef struct backward_kernel {
     val head, batch; // of the rows
     val x_at, y_at;  // where the sequences of X and Y begin, if ragged
     val first, end;  // blocks
+    val start;       // the first one that is taken of a head
     val heads;       // heads of Y for one of X
 
     // where dQ comes with dK and dV (attention_backward_queries.c)
@@ -46,9 +48,8 @@ typedef struct backward_kernel {
 /* The steps of a CTA: blocks, once for every head of Y. */
 typedef struct backward_walk {
     val block, head;
-    bool together; // all lanes of a warp walk, and ptxas sees that their numbers are equal
-    val kind;      // of the block, i32, where a custom score has kinds
-    val base;      // of the window, u32
+    val kind; // of the block, i32, where a custom score has kinds
+    val base; // of the window, u32
     block_window window;
 } backward_walk;
 
@@ -68,7 +69,7 @@ typedef struct backward_consumer {
     tiled_mma dq_mma;
     tensor tCrKt, tCrSlopes; // (D/64,MMA_K,CONSUMERS), (1,MMA_K,TILES)
     tensor dq;               // (MMA,1,1), in the registers of slopes
-    val turn;                // 1 and 0 in turn: the buffer of dS, the parity of the sums' barriers
+    val block;               // with dQ: its number, from BACKWARD_FIRST on
 } backward_consumer;
 
 /* -lse or delta (which: 0, 1) of a thread's queries, which are its rows or, where rows are keys, its columns. */
@@ -91,8 +92,8 @@ custom_score attention_backward_custom_of(const backward_kernel *k, const backwa
 tile_box attention_backward_box_of_x(const backward_kernel *k, val row);
 tile_box attention_backward_box_of_y(const backward_kernel *k, const backward_walk *w);
 
-/* The first step, past blocks that a custom score skips. */
-backward_walk attention_backward_begin(const backward_kernel *k, bool together);
+/* The first step, past blocks that a custom score skips: of a warp, whose lanes look together. */
+backward_walk attention_backward_begin(const backward_kernel *k);
 val attention_backward_is_over(const backward_kernel *k, const backward_walk *w);
 void attention_backward_advance(const backward_kernel *k, backward_walk *w);
 
@@ -148,11 +149,15 @@ void attention_backward_describe_sums(backward_kernel *k);
 void attention_backward_describe_queries(const backward_kernel *k, backward_consumer *c);
 
 /*
- * The product of the scores' gradients and the keys, asynchronous; handing the result to the warp that adds it to the
- * sums.
+ * The scores' gradients of a block go to shared memory. A block later, as consumers are not to wait for each other: the
+ * product of both consumers' gradients of the block before and the keys, asynchronous; handing it to the warp that adds
+ * it to the sums. wait: for both to have stored that block.
  */
-void attention_backward_issue_queries(const backward_kernel *k, backward_consumer *c);
-void attention_backward_share_queries(const backward_kernel *k, backward_consumer *c);
+void attention_backward_wait_slopes(const backward_kernel *k, const backward_consumer *c);
+void attention_backward_store_slopes(const backward_kernel *k, const backward_consumer *c);
+void attention_backward_issue_queries(const backward_kernel *k, const backward_consumer *c);
+void attention_backward_tell_slopes(const backward_kernel *k, const backward_consumer *c);
+void attention_backward_share_queries(const backward_kernel *k, const backward_consumer *c);
 void attention_backward_add_queries(const backward_kernel *k); // for one thread
 
 /* The kernel that rounds the sums to dQ. */

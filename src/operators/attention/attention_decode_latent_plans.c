@@ -28,24 +28,16 @@ static latent_shares shares_of(const ckl_attention_decode_desc *d, int rows, con
     return (latent_shares){ run, tiles * ceil_div(splits, run) };
 }
 
-static ckl_status choose(const ckl_attention_decode_desc *d, int split, attention_decode_latent_config *c)
+/* Few rows have sums that are added soon, so splits may be short. */
+static ckl_status choose(const void *desc, const ckl_device_info *device, void *config)
 {
+    const ckl_attention_decode_desc *d = desc;
+    attention_decode_latent_config *c = config;
+    (void)device;
     c->form = attention_decode_form_of(d);
-    for (c->split = split; ceil_div(d->kv, c->split) > SPLITS_MAX;)
+    for (c->split = attention_decode_rows_of(d) <= FEW_ROWS ? 512 : 2048; ceil_div(d->kv, c->split) > SPLITS_MAX;)
         c->split *= 2;
     return CKL_OK;
-}
-
-static ckl_status choose_latent(const void *desc, const ckl_device_info *device, void *config)
-{
-    (void)device;
-    return choose(desc, 2048, config);
-}
-
-static ckl_status choose_latent_few(const void *desc, const ckl_device_info *device, void *config)
-{
-    (void)device;
-    return choose(desc, 512, config);
 }
 
 /*
@@ -158,9 +150,9 @@ static ckl_status launch(const ckl_plan *plan, const void *args, ckl_stream stre
 static const field latent_fields[] = { ATTENTION_DECODE_FORM(FIELD_NESTED, (attention_decode_latent_config, form)) //
                                        ATTENTION_DECODE_LATENT_CONFIG(FIELD_ROW, attention_decode_latent_config) };
 
-#define LATENT_PARTS(called)                                                                                          \
-    .name = #called, .config_bytes = sizeof(attention_decode_latent_config), .config = FIELD_TABLE(latent_fields),    \
-    .choose = choose_##called, .cost = cost_##called, .admit = admit_##called, .describe = attention_decode_##called, \
+#define LATENT_PARTS(called)                                                                                       \
+    .name = #called, .config_bytes = sizeof(attention_decode_latent_config), .config = FIELD_TABLE(latent_fields), \
+    .choose = choose, .cost = cost_##called, .admit = admit_##called, .describe = attention_decode_##called,       \
     .target = IR_SM90A, .params = &attention_decode_param_list, .workspace_bytes = workspace, .launch = launch
 
 const implementation attention_decode_latent_implementation = {

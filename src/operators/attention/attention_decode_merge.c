@@ -290,20 +290,25 @@ static int across(const decode_sums *m)
     return m->place->form.dv / QUAD;
 }
 
-/* Stores what this CTA knows of a row: the result, where it has all splits. */
-static void leave(const decode_sums *m, const row_quads *x, const state *s)
+/* Stores the result, if the sum is it, else partial `number`. */
+static void store_either(const decode_sums *m, const row_quads *x, const state *s, val is_all, val number)
 {
-    if (m->place->whole) {
-        store(m, x, s);
-        return;
-    }
-    IF(le(m->place->splits, imm(m->place->run))) {
+    IF(is_all) {
         store(m, x, s);
     }
     ELSE
     {
-        store_partial(m, x, s, m->place->split);
+        store_partial(m, x, s, number);
     }
+}
+
+/* Stores what this CTA knows of a row: the result, where it has all splits. */
+static void leave(const decode_sums *m, const row_quads *x, const state *s)
+{
+    if (m->place->whole)
+        store(m, x, s);
+    else
+        store_either(m, x, s, le(m->place->splits, imm(m->place->run)), m->place->split);
 }
 
 /* What this CTA adds next: all splits, the splits of a group, or all groups. Variables, but for `group`. */
@@ -334,15 +339,8 @@ static void add_range(const decode_sums *m, const step_up *up, val first, int th
             add_partials(m, &up->range, &x, &sums);
             if (m->place->cluster > 1)
                 store(m, &x, &sums);
-            else {
-                IF(ne(up->is_all, imm(0))) {
-                    store(m, &x, &sums);
-                }
-                ELSE
-                {
-                    store_partial(m, &x, &sums, add(m->place->p.splits, up->group));
-                }
-            }
+            else
+                store_either(m, &x, &sums, ne(up->is_all, imm(0)), add(m->place->p.splits, up->group));
         }
     }
 }

@@ -44,10 +44,9 @@ static int64_t split_least(const ckl_attention_decode_desc *d, const ckl_device_
 }
 
 /*
- * Keys that are summed apart: equal parts of a sequence, at most 16 and as many as there is room for at once, or about
- * as many as SMs for each head; of 8 bits as many as there is room for, as one CTA does not compute as fast as an SM
- * reads. The batch does not count, so that results do not depend on it. They are a power of two, for CTAs to share a
- * sequence evenly; half of that, where rounding would leave a sixth of the last ones without keys.
+ * Keys that are summed apart, whatever the batch: a power of two of equal parts, at most 16 that have room at once, or
+ * an SM each for a head; of 8 bits as many as have room, as one CTA computes slower than an SM reads, and half of that
+ * where rounding would leave a sixth of the last ones without keys.
  */
 static int split_of(const ckl_attention_decode_desc *d, const ckl_device_info *device)
 {
@@ -91,10 +90,9 @@ static int64_t resident(const ckl_device_info *device, const attention_decode_sm
 }
 
 /*
- * Where each CTA has an SM, those of a sequence add up as a cluster, which ends sooner than by a workspace (128 CTAs in
- * eights 11.3 -> 10.3 us). A GPC has room for whole clusters only, so where an SM has no room for two some must be
- * free, and half of them for sixteen (64 CTAs 11.3 -> 10.2, but 128 12.9 -> 17.6). Several CTAs an SM wait for each
- * other (in fours 36.8 -> 44.4), but pairs end sooner there, too (22.6 -> 19.4).
+ * Where each CTA has an SM, those of a sequence add up as a cluster, which ends sooner than by a workspace. A GPC has
+ * room for whole clusters only, so a quarter of the SMs must be free, and half of them for sixteen (64 CTAs 11.3 ->
+ * 10.2 us, but 128 12.9 -> 17.6). Several CTAs an SM wait for each other, but in pairs.
  */
 static void choose_cluster(const ckl_attention_decode_desc *d, const ckl_device_info *device,
                            attention_decode_sm80_config *c)
@@ -124,9 +122,9 @@ static double share_in_flight(const attention_decode_sm80_config *c)
 }
 
 /*
- * A turn of `ctas` CTAs on an SM, each of which reads `keys`, in bytes that an SM could read meanwhile: beside those,
- * `end` of each, and a start. Where only the share `busy` of the SMs read, each of them gets more, as its copies in
- * flight and a latency allow, half of which is waiting for other SMs. A CTA alone gets no more than ALONE.
+ * A turn of `ctas` CTAs on an SM, each of which reads `keys`, in bytes that an SM could read meanwhile, with `end` of
+ * each and a start. Where the share `busy` of the SMs read, each gets more, as its copies in flight allow: half of
+ * their latency is waiting for other SMs.
  */
 static double turn_of(const attention_decode_sm80_config *c, double ctas, double keys, double end, double busy)
 {
@@ -137,10 +135,7 @@ static double turn_of(const attention_decode_sm80_config *c, double ctas, double
     return ctas * (keys * fmax(busy, slow) + end) + START;
 }
 
-/*
- * Turns of CTAs on an SM, each with what its splits' ends and the store of its sum take. Then the sums of CTAs are
- * added, where a sequence has several (bench/notes/attention.md).
- */
+/* Turns of CTAs on an SM with the ends of their splits; then their sums, where a sequence has several. */
 static plan_cost cost_sm80(const void *desc, const ckl_device_info *device, const void *config)
 {
     const double SPLIT = 4 << 10, STORE = 16 << 10, SUM = 128 << 10, SUM_OF_CLUSTER = 24 << 10, READ = 4.6e6,
@@ -164,10 +159,7 @@ static plan_cost cost_sm80(const void *desc, const ckl_device_info *device, cons
                         2 * keys > bytes ? "memory" : "latency" };
 }
 
-/*
- * As many splits of a CTA, if these follow each other and their sums have room, else one: of heads with more than 128
- * elements registers hold sums of few splits beside O, or of none.
- */
+/* As many splits of a CTA, if registers hold their sums, else one. */
 static int run_of(const ckl_attention_decode_desc *d, const attention_decode_sm80_config *c, int run)
 {
     const bool is_small = d->d <= 128 && d->dv <= 128, narrow = d->cache == CKL_E4M3,
@@ -192,10 +184,9 @@ static bool with_more_ctas(attention_decode_sm80_config *c)
 }
 
 /*
- * Of few keys each warp has one block, or two where CTAs take a quarter of the SMs, for which two stages do. So CTAs
- * are small, come early, and have their keys asked for: 128 of 120 keys 6.30 -> 5.24 us, but 16 of 104 keys 2.88 ->
- * 3.24. Where not all have room beside those of the next launch, warps without a block go (512 CTAs of one key 5.9 ->
- * 3.2): sums are the same without theirs.
+ * Of few keys each warp has one block, or two where CTAs take a quarter of the SMs: two stages do, and keys are asked
+ * for early (128 of 120 keys 6.30 -> 5.24 us, but 16 of 104 2.88 -> 3.24). Where not all CTAs have room beside those
+ * of the next launch, warps without a block go (512 CTAs of one key 5.9 -> 3.2): sums are the same without theirs.
  */
 static void share_few_keys(const ckl_attention_decode_desc *d, const ckl_device_info *device,
                            attention_decode_sm80_config *c)
@@ -215,11 +206,10 @@ static bool has_all_keys(const ckl_attention_decode_desc *d, const attention_dec
 }
 
 /*
- * CTAs of a sequence that leave sums: the next launch may begin at once, and asks L2 for its first keys while others
- * add up. Its CTAs are not to gather on SMs that have less than others: they fit beside those of this launch as
- * clusters (64 CTAs 6.34 -> 5.87 us; 128 of two blocks a warp 7.50 -> 6.73, of four 9.19 -> 10.84), or with more stages
- * no SM has room for more than its share (32768 keys 38.2 -> 35.5), as where each has an SM in a pair. 64 CTAs alone
- * lose 3 %, and a CTA with all keys gains nothing.
+ * CTAs that leave sums: the next launch may begin at once, and asks L2 for its first keys while others add up. Its CTAs
+ * are not to gather on SMs that have less than others: clusters fit beside those of this launch (64 CTAs 6.34 -> 5.87
+ * us; 128 of two blocks a warp 7.50 -> 6.73, of four 9.19 -> 10.84), or by more stages no SM has room for more than
+ * its share (32768 keys 38.2 -> 35.5).
  */
 static void begin_early(const ckl_attention_decode_desc *d, const ckl_device_info *device,
                         attention_decode_sm80_config *c)

@@ -352,10 +352,9 @@ const implementation attention_tensor_implementation = {
 /* sm90 */
 
 /*
- * CTAs of one consumer, whose starts and ends overlap the others' products. They win where a head has no queries for
- * two (160 heads of three queries 5.7 -> 4.0 us), and for causal problems of small heads, whose mask leaves more of
- * blocks of 64 keys, where these are short (320 heads of 640 queries 78.9 -> 62.6), or SMs have few tiles, which
- * smaller ones even out (40 heads of 1152 24.4 -> 22.4; of 16 heads of 2048 one CTA would have long ones alone).
+ * CTAs of one consumer, whose starts and ends overlap the others' products: where a head has no queries for two (160
+ * heads of three 5.7 -> 4.0 us), and for causal problems of small heads that are short (320 heads of 640 queries 78.9
+ * -> 62.6), or leave SMs few tiles, which smaller ones even out (40 heads of 1152 24.4 -> 22.4).
  */
 static void share_sm(const ckl_attention_desc *d, const ckl_device_info *device, attention_sm90_config *c)
 {
@@ -425,12 +424,11 @@ static ckl_status choose_sm90(const void *desc, const ckl_device_info *device, v
     while (c->consumers > 1 && (tiles_of(d, (c->consumers - 1) * ATTENTION_ROWS) <= device->sm_count ||
                                 d->q <= (c->consumers - 1) * ATTENTION_ROWS))
         c->consumers--;
-    // with the code for lost maxima a kernel takes 2 us longer to begin: 64 causal heads of 1024 take 30.0 us with it,
-    // 28.5 without
+    // with the code for lost maxima a kernel takes 2 us longer to begin
     const int64_t turns = ceil_div(tiles_of(d, c->consumers * ATTENTION_ROWS), device->sm_count);
     const bool is_brief = turns * ceil_div(d->kv, c->tile_n) <= FEW_BLOCKS && d->softcap == 0 && !d->score;
-    c->old =
-        c->consumers < 3 && d->d <= 128 && d->dv <= 128 && !d->mask && !c->single && !is_brief; // three would spill
+    c->old = c->consumers < 3 && d->d <= 128 && d->dv <= 128 && !d->mask && !attention_score_has_blocks(d->score) &&
+             !c->single && !is_brief; // three would spill
     share_sm(d, device, c);
     c->draw = c->form.right && tiles_of(d, c->consumers * ATTENTION_ROWS) > c->ctas * device->sm_count;
     c->parts = c->consumers > 1 && !c->single && !c->draw && !attention_score_has_blocks(d->score) &&
@@ -449,8 +447,8 @@ static ckl_status admit_sm90(const void *desc, const ckl_device_info *device, co
     TRY(attention_check_form("sm90", CKL_DIRECTION_FORWARD, d, &c->form));
     TRY(attention_check_heads("sm90", d));
     TRY(attention_check_windows("sm90", d));
-    if (c->old && (c->form.mask || c->form.dv > 128))
-        FAIL(CKL_INVALID, "attention sm90: old=1 is for scores without mask, and for dv up to 128");
+    if (c->old && (c->form.mask || attention_score_has_blocks(d->score) || c->form.dv > 128))
+        FAIL(CKL_INVALID, "attention sm90: old=1 is for scores without mask that skip no blocks, and for dv up to 128");
     if (c->consumers < 1 || c->consumers > 3)
         FAIL(CKL_INVALID, "attention sm90: consumers=%d is not in 1..3", c->consumers);
     if (c->ctas < 1 || c->ctas > 3 || (c->ctas > 1 && c->consumers > 1))

@@ -171,34 +171,16 @@ void attention_custom_leave(const custom_score *c, tensor scores)
 
 /* Blocks */
 
-enum { AT_A_TIME = 4 }; // blocks that one thread looks at
-
 block_window attention_block_window_begin(void)
 {
     return (block_window){ variable(U32, imm(0)), variable(U32, imm(0)) };
 }
 
-void attention_block_window_look(const block_window *w, bool together, val (*kind)(const void *of, val number),
-                                 const void *of)
+void attention_block_window_look(const block_window *w, val (*kind)(const void *of, val number), const void *of)
 {
-    if (together) {
-        val of_lane = kind(of, convert(I32, lane()));
-        assign(w->seen, vote_ballot(ne(of_lane, imm(CKL_ATTENTION_SKIP))));
-        assign(w->scored, vote_ballot(eq(of_lane, imm(CKL_ATTENTION_SCORE))));
-        return;
-    }
-    assign(w->seen, imm(0));
-    LOOP(group, imm(BLOCK_WINDOW / AT_A_TIME)) {
-        attention_custom_share_begin();
-        val bits = imm_as(U32, 0);
-        for (int i = 0; i < AT_A_TIME; i++) {
-            val at = add(mul(group, imm(AT_A_TIME)), imm(i)),
-                skip = eq(kind(of, convert(I32, at)), imm(CKL_ATTENTION_SKIP));
-            bits = bit_or(bits, select(skip, imm_as(U32, 0), shift_left(imm_as(U32, 1), at)));
-        }
-        attention_custom_share_end();
-        assign(w->seen, bit_or(w->seen, bits));
-    }
+    val of_lane = kind(of, convert(I32, lane()));
+    assign(w->seen, vote_ballot(ne(of_lane, imm(CKL_ATTENTION_SKIP))));
+    assign(w->scored, vote_ballot(eq(of_lane, imm(CKL_ATTENTION_SCORE))));
 }
 
 val attention_block_window_take(const block_window *w, val *kind)
@@ -232,26 +214,22 @@ static void seek(key_walk *w)
     FOREVER {
         BREAK_IF(logical_or(ne(w->window.seen, imm(0)), lt(sub(w->base, imm(BLOCK_WINDOW)), first)));
         assign(w->base, sub(w->base, imm(BLOCK_WINDOW)));
-        attention_block_window_look(&w->window, w->together, kind_in_tile, w);
+        attention_block_window_look(&w->window, kind_in_tile, w);
     }
     val some = ne(w->window.seen, imm(0)), number = attention_block_window_take(&w->window, &kind);
-    w->next = select(some, sub(w->base, number), sub(first, imm(1)));
-    if (w->together) {
-        w->next = shuffle(w->next, imm(0));
-        w->next_kind = shuffle(kind, imm(0));
-    }
+    w->next = shuffle(select(some, sub(w->base, number), sub(first, imm(1))), imm(0));
+    w->next_kind = shuffle(kind, imm(0));
 }
 
-key_walk attention_key_walk_begin(const custom_score *c, const tile_grid *grid, const tile *t, bool together)
+key_walk attention_key_walk_begin(const custom_score *c, const tile_grid *grid, const tile *t)
 {
-    key_walk w = { .custom = c, .grid = grid, .t = t, .together = together };
+    key_walk w = { .custom = c, .grid = grid, .t = t };
     if (has_kinds(&w)) {
         w.base = variable(I32, convert(I32, add(t->end, imm(BLOCK_WINDOW - 1))));
         w.window = attention_block_window_begin();
         seek(&w);
         w.block = variable(U32, convert(U32, max(w.next, convert(I32, t->first))));
-        if (together)
-            w.kind = variable(I32, w.next_kind);
+        w.kind = variable(I32, w.next_kind);
     } else
         w.block = variable(U32, sub(t->end, imm(1)));
     return w;

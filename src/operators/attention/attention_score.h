@@ -56,32 +56,28 @@ typedef struct block_window {
 
 block_window attention_block_window_begin(void); // empty
 
-/*
- * Looks at all blocks: kind(of, number), i32, is that of one. A lane takes each if all lanes of the warp are together;
- * else one thread takes all, and learns nothing of `scored`.
- */
-void attention_block_window_look(const block_window *w, bool together, val (*kind)(const void *of, val number),
-                                 const void *of);
+/* Looks at all blocks, of which each lane of the warp takes one: kind(of, number), i32, is that of one. */
+void attention_block_window_look(const block_window *w, val (*kind)(const void *of, val number), const void *of);
 
 /* Takes the first block that is left, i32, and its kind; CKL_ATTENTION_SKIP from an empty window. */
 val attention_block_window_take(const block_window *w, val *kind);
 
 /*
- * A tile's way through its blocks of keys, from the last to the first, past those that a custom score skips. Where it
- * skips all of them the tile has one block, of kind CKL_ATTENTION_SKIP, whose scores are -inf.
+ * A warp's way through the blocks of keys of a tile, from the last to the first, past those that a custom score skips;
+ * ptxas sees that its lanes have equal numbers. Where all are skipped the tile has one block, of kind
+ * CKL_ATTENTION_SKIP, whose scores are -inf.
  */
 typedef struct key_walk {
     const custom_score *custom;
     const tile_grid *grid;
     const tile *t;
-    bool together;       // all lanes of the warp walk, and ptxas sees that their numbers are equal
-    val block, kind;     // variables: u32; i32, where blocks have kinds and lanes walk together
+    val block, kind;     // variables: u32; i32, where blocks have kinds
     val next, next_kind; // where they do: i32
     val base;            // variable, i32: block number n of the window is base - n
     block_window window;
 } key_walk;
 
-key_walk attention_key_walk_begin(const custom_score *c, const tile_grid *grid, const tile *t, bool together);
+key_walk attention_key_walk_begin(const custom_score *c, const tile_grid *grid, const tile *t);
 
 /* Finds the next block; is there none; its number; stepping on to it. */
 void attention_key_walk_look(key_walk *w);

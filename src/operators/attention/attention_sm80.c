@@ -157,7 +157,7 @@ static void use_block(sm80_kernel *k, const tile *t, const key_walk *w, val stag
 static void attend(sm80_kernel *k, const tile *t)
 {
     k->custom = attention_custom_score_of(&k->cfg->form, &k->p, t->head);
-    key_walk w = attention_key_walk_begin(&k->custom, &k->grid, t, true);
+    key_walk w = attention_key_walk_begin(&k->custom, &k->grid, t);
     val stage = variable(U32, imm(0));
     k->keys = attention_place_of(&k->grid, t->head, true);
     load_rows(k, head_of(k, ATTENTION_Q, t), k->sQ, k->d, div(t->row, imm(k->rows)));

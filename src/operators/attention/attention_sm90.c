@@ -1,7 +1,7 @@
 /*
  * attention_sm90.c - attention forward for Hopper, after FlashAttention-3 (Shah et al., arXiv:2407.08608).
  *
- *   warpgroup 0       producer: one thread brings Q of a tile and its blocks of K and V by TMA, these through one ring
+ *   warpgroup 0       producer: a warp brings Q of a tile and its blocks of K and V by TMA, these through one ring
  *                     in the order in which they are used: K0 K1 V0 K2 V1 ...
  *   warpgroups 1..    consumers: 64 queries each. The scores of the next block and the product of this block's weights
  *                     with V are under way together; the softmax of the next block runs under the latter
@@ -240,7 +240,7 @@ static void attend(const sm90_kernel *k, consumer_role *c, const tile *t, val ke
     c->custom = attention_custom_score_of(k->form, &k->p, t->head);
     mma_wait(0);
     release(k, c, &k->ring, keys);
-    key_walk w = attention_key_walk_begin(&c->custom, &k->grid, t, true);
+    key_walk w = attention_key_walk_begin(&c->custom, &k->grid, t);
     if (k->cfg->single)
         release(k, c, &k->q, c->index);
     fill(c->out, immf(0));

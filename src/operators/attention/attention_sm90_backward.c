@@ -9,8 +9,8 @@
  *
  * scores = X1 * Y1^T give the weights P = 2^(scores - lse), slopes = X2 * Y2^T the gradient dS = P * (slopes - delta).
  * Rounded to 16 bits, these accumulators are in registers what the sums' products take as A, and Y is B, so only Y
- * passes through shared memory. One thread loads blocks of Y by TMA. A second warp loads the stats of queries by
- * ordinary loads and stores, because reading what a bulk copy wrote would need a proxy fence in every step. Where
+ * passes through shared memory. A warp loads blocks of Y by TMA. A second one loads the stats of queries by ordinary
+ * loads and stores, because reading what a bulk copy wrote would need a proxy fence in every step. Where
  * registers do not hold dK and dV together, a kernel of values computes dV alone. A first kernel computes lse and delta
  * = dO * O of every query; a last one sums the gradients of sinks.
  */
@@ -19,6 +19,7 @@
 
 enum {
     BARRIER_CONSUMER = 1, // named, + consumer: its 128 threads before they store
+    BARRIER_APART = 3,    // the first consumer has weights: it arrives, the second one begins
     STATS_EACH = 4,       // of a lane, for blocks of up to 128
     PRODUCER_REGISTERS = 24,
     CONSUMER_REGISTERS = 240, // and 24 for the producer: the 504 = 3 * 168 of 384 threads
@@ -90,10 +91,12 @@ static void load_y(const backward_kernel *k, const backward_walk *w, pipeline_st
 {
     const tile_box box = attention_backward_box_of_y(k, w);
     pipeline_wait_empty(&k->ring, at);
-    pipeline_expect(&k->ring, at, imm((int)bytes_of_block(k)));
-    val barrier = pipeline_full_barrier(&k->ring, at);
-    attention_load_chunks(&k->tmaY1, slice(k->sY1, _, _, _, at->stage), &box, barrier);
-    attention_load_chunks(&k->tmaY2, slice(k->sY2, _, _, _, at->stage), &box, barrier);
+    IF(elect()) {
+        pipeline_expect(&k->ring, at, imm((int)bytes_of_block(k)));
+        val barrier = pipeline_full_barrier(&k->ring, at);
+        attention_load_chunks(&k->tmaY1, slice(k->sY1, _, _, _, at->stage), &box, barrier);
+        attention_load_chunks(&k->tmaY2, slice(k->sY2, _, _, _, at->stage), &box, barrier);
+    }
     pipeline_advance(at);
 }
 
@@ -118,18 +121,20 @@ static void load_stats(const backward_kernel *k, const backward_walk *w, pipelin
     pipeline_advance(at);
 }
 
-static void stats_producer(const backward_kernel *k)
+/* load() for all steps of a warp. */
+static void load_steps(const backward_kernel *k,
+                       void (*load)(const backward_kernel *k, const backward_walk *w, pipeline_state *at))
 {
     pipeline_state at = producer_state(&k->ring);
-    backward_walk w = attention_backward_begin(k, true);
+    backward_walk w = attention_backward_begin(k);
     FOREVER {
         BREAK_IF(attention_backward_is_over(k, &w));
-        load_stats(k, &w, &at);
+        load(k, &w, &at);
         attention_backward_advance(k, &w);
     }
 }
 
-/* A thread brings blocks, a warp the stats of queries, another thread adds to the sums of dQ. */
+/* A warp brings blocks, another one the stats of queries, a thread of a third one adds to the sums of dQ. */
 enum { WARP_OF_BLOCKS, WARP_OF_STATS, WARP_OF_SUMS };
 
 static void producer(const backward_kernel *k)
@@ -137,20 +142,13 @@ static void producer(const backward_kernel *k)
     if (k->cfg->consumers > 1)
         warpgroup_reg_dealloc(PRODUCER_REGISTERS);
     IF(eq(warp(), imm(WARP_OF_BLOCKS))) {
-        IF(elect()) {
-            pipeline_state at = producer_state(&k->ring);
-            backward_walk w = attention_backward_begin(k, false);
+        IF(elect())
             load_x(k);
-            FOREVER {
-                BREAK_IF(attention_backward_is_over(k, &w));
-                load_y(k, &w, &at);
-                attention_backward_advance(k, &w);
-            }
-        }
+        load_steps(k, load_y);
     }
     if (k->of_keys)
         IF(eq(warp(), imm(WARP_OF_STATS)))
-            stats_producer(k);
+            load_steps(k, load_stats);
     if (k->with_queries)
         IF(eq(warp(), imm(WARP_OF_SUMS))) {
             IF(elect())
@@ -291,30 +289,56 @@ static void step_with_queries(const backward_kernel *k, backward_consumer *c, ba
     attention_backward_weigh(k, c, &offset, w);
     add_values(k, c, stage);
     const backward_stats delta = attention_backward_find_stats(k, c, stage, 1);
+    const val is_first = eq(c->block, imm(BACKWARD_FIRST));
+    if (k->cfg->apart)
+        IF(logical_and(is_first, eq(c->index, imm(0))))
+            named_arrive(imm(BARRIER_APART), 2 * WARPGROUP);
     mma_wait(1);
     attention_backward_differentiate(c, &delta);
     add_gradients(k, c, stage);
+    attention_backward_wait_slopes(k, c);
+    attention_backward_store_slopes(k, c);
     attention_backward_issue_queries(k, c);
+    attention_backward_tell_slopes(k, c);
     mma_wait(1); // dQ is in flight
     release(k, stage);
     pipeline_advance(&c->at);
     attention_backward_advance(k, w);
     val next = begin_scores(k, c, w, stage);
     mma_wait(1);
-    attention_backward_share_queries(k, c);
+    IF(logical_not(is_first))
+        attention_backward_share_queries(k, c);
+    assign(c->block, add(c->block, imm(1)));
     mma_wait(0);
     assign(stage, next);
+}
+
+/* dQ of the last block. */
+static void finish_queries(const backward_kernel *k, const backward_consumer *c)
+{
+    attention_backward_wait_slopes(k, c);
+    attention_backward_issue_queries(k, c);
+    mma_wait(0);
+    attention_backward_share_queries(k, c);
 }
 
 static void steps_with_queries(const backward_kernel *k, backward_consumer *c, backward_walk *w)
 {
     IF(logical_not(attention_backward_is_over(k, w))) {
+        fill(c->slopes, immf(0)); // of the block before the first one
+        attention_backward_store_slopes(k, c);
+        attention_backward_tell_slopes(k, c);
+        assign(c->block, imm(BACKWARD_FIRST));
+        if (k->cfg->apart)
+            IF(eq(c->index, imm(1)))
+                named_sync(imm(BARRIER_APART), 2 * WARPGROUP);
         val stage = variable(U32, begin_scores(k, c, w, imm_as(U32, 0)));
         mma_wait(0);
         FOREVER {
             step_with_queries(k, c, w, stage);
             BREAK_IF(attention_backward_is_over(k, w));
         }
+        finish_queries(k, c);
     }
 }
 
@@ -350,7 +374,7 @@ static void consumer(const backward_kernel *k)
     if (k->cfg->consumers > 1)
         warpgroup_reg_alloc(CONSUMER_REGISTERS);
     backward_consumer c = describe_consumer(k);
-    backward_walk w = attention_backward_begin(k, true);
+    backward_walk w = attention_backward_begin(k);
     val before = variable(U32, imm(k->cfg->stages)); // none
     pipeline_state x = consumer_state(&k->x);
     if (!k->of_keys)

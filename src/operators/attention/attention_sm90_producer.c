@@ -1,4 +1,7 @@
-/* attention_sm90_producer.c - one thread brings Q, and blocks of K and V in the order of their use, by TMA. */
+/*
+ * attention_sm90_producer.c - a warp brings Q, and blocks of K and V in the order of their use, by TMA. Its lanes walk
+ * together, and one of them gives the orders.
+ */
 #include "operators/attention/attention_sm90.h"
 
 /* Of a thread, by the number of consumers. */
@@ -25,9 +28,9 @@ void attention_sm90_next_tile(const sm90_kernel *k, walk *w, bool fetches)
 {
     if (k->cfg->draw) {
         if (fetches)
-            scheduler_fetch(&k->scheduler, w->turn);
-        val number = scheduler_next(&k->scheduler, w->turn);
-        assign(w->number, fetches ? number : shuffle(number, imm(0)));
+            IF(elect())
+                scheduler_fetch(&k->scheduler, w->turn);
+        assign(w->number, shuffle(scheduler_next(&k->scheduler, w->turn), imm(0)));
     } else
         assign(w->number, add(cta_x(), mul(w->turn, grid_x())));
     assign(w->turn, add(w->turn, imm(1)));
@@ -48,9 +51,11 @@ static void load_block(const sm90_kernel *k, pipeline_state *ring, const tile_so
     const tile_box at =
         attention_box_of(k->form->ragged, s->kv_at, s->kv, mul(block, imm(k->cfg->tile_n)), &from->keys);
     pipeline_wait_empty(&k->ring, ring);
-    pipeline_expect(&k->ring, ring, imm((int)attention_columns_bytes(c, k->cfg->tile_n)));
-    attention_load_chunks(is_k ? &k->tmaK : &k->tmaV, slice(is_k ? k->sK : k->sV, _, _, _, ring->stage), &at,
-                          pipeline_full_barrier(&k->ring, ring));
+    IF(elect()) {
+        pipeline_expect(&k->ring, ring, imm((int)attention_columns_bytes(c, k->cfg->tile_n)));
+        attention_load_chunks(is_k ? &k->tmaK : &k->tmaV, slice(is_k ? k->sK : k->sV, _, _, _, ring->stage), &at,
+                              pipeline_full_barrier(&k->ring, ring));
+    }
     pipeline_advance(ring);
 }
 
@@ -62,15 +67,17 @@ static void load_queries(const sm90_kernel *k, val parity, const tile_source *fr
         const tile_box at = attention_box_of(k->form->ragged, s->q_at, s->q, row, &from->queries);
         pipeline_state stage = { imm_as(U32, w), parity, k->cfg->consumers };
         pipeline_wait_empty(&k->q, &stage);
-        pipeline_expect(&k->q, &stage, imm((int)attention_columns_bytes(k->d, ROWS)));
-        attention_load_chunks(&k->tmaQ, slice(k->sQ, _, _, _, w), &at, pipeline_full_barrier(&k->q, &stage));
+        IF(elect()) {
+            pipeline_expect(&k->q, &stage, imm((int)attention_columns_bytes(k->d, ROWS)));
+            attention_load_chunks(&k->tmaQ, slice(k->sQ, _, _, _, w), &at, pipeline_full_barrier(&k->q, &stage));
+        }
     }
 }
 
 static void load_tile(const sm90_kernel *k, pipeline_state *ring, val q_parity, const tile *t)
 {
     custom_score custom = attention_custom_score_of(k->form, &k->p, t->head);
-    key_walk w = attention_key_walk_begin(&custom, &k->grid, t, false);
+    key_walk w = attention_key_walk_begin(&custom, &k->grid, t);
     tile_source from = { .t = t, .queries = attention_place_of(&k->grid, t->head, false) };
     from.keys = (tile_place){ div(from.queries.head, k->p.group), from.queries.batch };
     load_block(k, ring, &from, ATTENTION_K, w.block);
@@ -91,17 +98,15 @@ void attention_sm90_produce(const sm90_kernel *k)
     if (k->cfg->consumers > 1 || k->cfg->ctas > 1)
         warpgroup_reg_dealloc(PRODUCER_REGISTERS[k->cfg->consumers]);
     IF(eq(warp(), imm(0))) {
-        IF(elect()) {
-            pipeline_state ring = producer_state(&k->ring);
-            val q_parity = variable(U32, imm(1));
-            walk w = attention_sm90_walk();
-            FOREVER {
-                attention_sm90_next_tile(k, &w, true);
-                BREAK_IF(ge(w.number, k->tiles));
-                tile t = attention_sm90_tile_of(k, w.number);
-                load_tile(k, &ring, q_parity, &t);
-                assign(q_parity, bit_xor(q_parity, imm(1)));
-            }
+        pipeline_state ring = producer_state(&k->ring);
+        val q_parity = variable(U32, imm(1));
+        walk w = attention_sm90_walk();
+        FOREVER {
+            attention_sm90_next_tile(k, &w, true);
+            BREAK_IF(ge(w.number, k->tiles));
+            tile t = attention_sm90_tile_of(k, w.number);
+            load_tile(k, &ring, q_parity, &t);
+            assign(q_parity, bit_xor(q_parity, imm(1)));
         }
     }
 }

@@ -267,26 +267,6 @@ val attention_online_rows_are_new(const online_rows *rows)
 /* Exponents in the bits of floats. */
 enum { EXPONENT_AT = 23, EXPONENT_OF_1 = 127, EXPONENT_MAX = 250 };
 
-/*
- * Scales weights beyond 1 below 2 by a power of 2, which the maximum absorbs. True in all lanes where a weight is too
- * large for that and lost, or where lost_before is.
- */
-static val lower_rows(online_rows *rows, tensor weights, val *sum, val lost_before)
-{
-    val is_lost = lost_before;
-    UNROLL(r, rows->count) {
-        val e = max(shift_right(of_row(weights, r, IR_MAX), imm(EXPONENT_AT)), imm(EXPONENT_OF_1));
-        is_lost = logical_or(is_lost, lt(imm(EXPONENT_MAX), e));
-        val by = bitcast(F32, shift_left(sub(imm(2 * EXPONENT_OF_1), e), imm(EXPONENT_AT)));
-        val steps = convert(F32, sub(e, imm(EXPONENT_OF_1)));
-        assign(rows->factor[r], by);
-        assign(rows->max[r], add(rows->max[r], div(steps, rows->exponent)));
-        assign(sum[r], mul(sum[r], by));
-    }
-    attention_scale_rows(weights, rows->factor);
-    return vote_any(is_lost);
-}
-
 /* A lane's weights of a block sum to at most this, so products with 16-bit values stay far from infinity. */
 static const double SUM_MAX = 0x1p15;
 
@@ -318,20 +298,26 @@ val attention_online_softmax_by_old(const online_rows *rows, tensor scores, cons
     return vote_all(fits);
 }
 
+/* Weights beyond 1 are scaled below 2 by a power of 2, which the maximum absorbs, unless one is too large for that. */
 val attention_online_rows_lower(online_rows *rows, tensor weights, const raw_scores *raw, val *sum)
 {
-    val keep[ONLINE_ROWS_MAX], is_beyond = no();
+    val steps[ONLINE_ROWS_MAX], is_lost = no();
     for (int r = 0; r < rows->count; r++) {
-        keep[r] = variable(F32, rows->max[r]);
+        const val e = shift_right(of_row(weights, r, IR_MAX), imm(EXPONENT_AT));
+        steps[r] = max(sub(e, imm(EXPONENT_OF_1)), imm(0));
+        is_lost = logical_or(is_lost, lt(imm(EXPONENT_MAX), e));
         if (raw->cap)
-            is_beyond = logical_or(is_beyond, lt(exp2_ftz(growth_of(rows, r)), sum[r]));
+            is_lost = logical_or(is_lost, lt(exp2_ftz(growth_of(rows, r)), sum[r]));
     }
-    const val is_lost = lower_rows(rows, weights, sum, is_beyond);
+    is_lost = vote_any(is_lost);
     for (int r = 0; r < rows->count; r++) {
-        assign(rows->max[r], select(is_lost, keep[r], rows->max[r]));
-        assign(rows->sum[r], mul(rows->sum[r], select(is_lost, immf(1), rows->factor[r])));
-        assign(sum[r], select(is_lost, immf(0), sum[r]));
+        const val by = select(is_lost, imm(0), steps[r]);
+        assign(rows->factor[r], bitcast(F32, shift_left(sub(imm(EXPONENT_OF_1), by), imm(EXPONENT_AT))));
+        assign(rows->max[r], add(rows->max[r], div(convert(F32, by), rows->exponent)));
+        assign(rows->sum[r], mul(rows->sum[r], rows->factor[r]));
+        assign(sum[r], select(is_lost, immf(0), mul(sum[r], rows->factor[r])));
     }
+    attention_scale_rows(weights, rows->factor);
     return is_lost;
 }
 

@@ -214,8 +214,7 @@ static const char *const cases[] = {
     "config='consumers=2 block=48 stages=2'",
     "direction=backward q=100 kv=200 heads=2 d=64 causal=1 impl=sm90_backward_unordered",
     "direction=backward q=190 kv=200 heads=4 kv_heads=2 d=96 causal=1 impl=sm90_backward config='consumers=2 "
-    "block=80 stages=2' # dS in "
-    "chunks of 32",
+    "block=48 stages=2' # columns of dS past the last query",
     "direction=backward q=150 kv=200 d=96 dtype=bf16 impl=sm90_backward_unordered # a warp in two has no rows of dQ",
     "direction=backward q=150 kv=300 d=40 dv=72 causal=1 impl=sm90_backward config='consumers=2 block=64 "
     "stages=2'",
@@ -251,8 +250,9 @@ static const char *const cases[] = {
     "scores near the cap",
     "q=130 kv=900 d=64 q_factor=200 softcap=1000 lse=1 fill=uniform impl=sm90 config='old=1 tile_n=64' # scores of "
     "many bits",
-    "q=100 kv=900 d=32 batch=2 score=documents q_factor=100 lse=1 impl=sm90 config='old=1 tile_n=64' # blocks of all "
-    "kinds",
+    "q=100 kv=900 d=32 batch=2 score=documents q_factor=100 lse=1 impl=sm90 config='tile_n=64' # blocks of all kinds",
+    "q=300 kv=900 d=128 batch=2 score=documents causal=1 lse=1 dtype=bf16 impl=sm90 config='consumers=2 draw=1 "
+    "tile_n=128 slots=5' # as long problems have it",
     "q=130 kv=300 heads=2 d=128 causal=1 left=70 lse=1 sinks=1 impl=sm90 config='consumers=2 draw=1 old=1 "
     "slots=5'",
     "q=70 kv=150 heads=3 d=32 score=alibi causal=1 lse=1",
@@ -358,7 +358,8 @@ static const test_reject rejects[] = {
     { "impl=sm90 config='tile_n=100'", CKL_INVALID, "attention sm90: tile_n=100 is not a multiple of 16 up to 256" },
     { "impl=sm90 config='consumers=4'", CKL_INVALID, "attention sm90: consumers=4 is not in 1..3" },
     { "mask=bool ldmask=128 impl=sm90 config='old=1'", CKL_INVALID,
-      "attention sm90: old=1 is for scores without mask, and for dv up to 128" },
+      "attention sm90: old=1 is for scores without mask that skip no blocks, and for dv up to 128" },
+    { "score=documents impl=sm90 config='old=1'", CKL_INVALID, "scores without mask that skip no blocks" },
     { "q=300 kv=300 impl=sm90 config='consumers=1 parts=1'", CKL_UNSUPPORTED,
       "attention sm90: parts=1 is for several consumers" },
     { "impl=sm90 config='ctas=2 consumers=2'", CKL_INVALID,
