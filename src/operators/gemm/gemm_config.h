@@ -223,12 +223,6 @@ enum { GEMM_HOST_GROUPS_MAX = 1024 }; // whose offsets the host may have
 enum { GEMM_GROUPED_M = 1, GEMM_GROUPED_K = 2 };
 #define GEMM_GROUPED_HELP "1: rows are dealt out to several B by their offsets; 2: K is, to several D"
 
-/* Shared memory in which the group of a tile is found, and up to what lies behind it. */
-static inline int gemm_grouped_bytes(int grouped, int warps)
-{
-    return grouped ? (int)round_up(4 * (warps + 2), 16) : 0;
-}
-
 /* What epilogues of all kernels take. */
 #define GEMM_EPILOGUE_PARAMS(X, owner) \
     X(owner, pointer, bias)            \

@@ -340,13 +340,10 @@ static int threads_of(const gemm_warp_sums *x)
     return x->warps * LANES;
 }
 
-static block_element element_at(const gemm_values *p, const gemm_warp_sums *x, val row, val col)
+/* Elements of a thread, at most. */
+static int elements_of(const gemm_warp_sums *x)
 {
-    block_element at = { .row = row, .col = col };
-    at.i = add(x->row, convert(I64, col));
-    at.j = add(x->col, convert(I64, row));
-    at.inside = logical_and(lt(at.i, p->m), lt(at.j, p->n));
-    return at;
+    return (int)ceil_div(x->rows * x->columns, threads_of(x));
 }
 
 /* This thread's element i. Where whole rows are taken at once they differ in their column alone. */
@@ -358,8 +355,10 @@ static block_element element_of(const gemm_values *p, const gemm_warp_sums *x, i
         row = rem(thread(), imm(x->rows));
         col = add(div(thread(), imm(x->rows)), imm(i * whole));
     }
-    block_element at = element_at(p, x, row, col);
-    at.inside = logical_and(at.inside, lt(col, imm(x->columns)));
+    block_element at = { .row = row, .col = col };
+    at.i = add(x->row, convert(I64, col));
+    at.j = add(x->col, convert(I64, row));
+    at.inside = logical_and(logical_and(lt(at.i, p->m), lt(at.j, p->n)), lt(col, imm(x->columns)));
     return at;
 }
 
@@ -368,8 +367,8 @@ tensor gemm_load_block_C(gemm_epilogue e, const gemm_values *p, const gemm_warp_
     if (!e.c)
         return (tensor){ 0 };
     const gemm_scalars scalars = gemm_load_scalars(e, GEMM_SCALAR_SOURCES(p));
-    tensor rC = fragment(F32, compact(leaf((int)ceil_div(x->rows * x->columns, threads_of(x)))));
-    UNROLL(i, static_size(rC.layout)) {
+    tensor rC = fragment(F32, compact(leaf(elements_of(x))));
+    UNROLL(i, elements_of(x)) {
         const block_element at = element_of(p, x, i);
         val c = variable(F32, immf(0));
         IF(at.inside)
@@ -400,11 +399,6 @@ void gemm_add_warps(gemm_epilogue e, const gemm_values *p, const tiled_mma *mma,
     copy(acc, partition_C(mma, slice(sSums, _, _, warp()), lane()), 4);
     cta_sync();
     const gemm_scalars scalars = gemm_load_scalars(e, GEMM_SCALAR_SOURCES(p));
-    UNROLL(i, e.c ? static_size(rC.layout) : 0)
-        finish_element(e, scalars, p, x, sSums, element_of(p, x, i), at(rC, i));
-    if (!e.c)
-        LOOP_FROM(number, thread(), imm(x->rows * x->columns), imm(threads_of(x))) {
-            val row = rem(number, imm(x->rows)), col = div(number, imm(x->rows));
-            finish_element(e, scalars, p, x, sSums, element_at(p, x, row, col), immf(0));
-        }
+    UNROLL(i, elements_of(x))
+        finish_element(e, scalars, p, x, sSums, element_of(p, x, i), e.c ? at(rC, i) : immf(0));
 }

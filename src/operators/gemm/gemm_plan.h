@@ -106,10 +106,8 @@ typedef struct gemm_copies {
     bool copied[2], turned[2]; // of A and of B: is there a copy, and is it transposed?
 } gemm_copies;
 
-/* Sets how the copies lie in `to`, of which all else is known; and copy i of a launch's parameters. */
+/* Sets how the copies lie in `to`, of which all else is known. */
 void gemm_place_copies(gemm_copies *copies);
-void gemm_describe_copy(const gemm_copies *copies, char matrix, const void *from, const void *to,
-                        gemm_repitch_params *p, int i);
 
 int64_t gemm_copy_bytes(const gemm_copies *copies, char matrix); // 0: there is none
 int64_t gemm_copies_bytes(const gemm_copies *copies);            // of the workspace

@@ -40,8 +40,9 @@ ckl_gemm_args gemm_copied_args(const ckl_plan *plan, const gemm_copies *copies, 
     return x;
 }
 
-void gemm_describe_copy(const gemm_copies *copies, char matrix, const void *from, const void *to,
-                        gemm_repitch_params *p, int i)
+/* Sets copy i of a launch. */
+static void describe_copy(const gemm_copies *copies, char matrix, const void *from, const void *to,
+                          gemm_repitch_params *p, int i)
 {
     const gemm_matrix x = gemm_matrix_of(&copies->from, matrix);
     p->from[i] = from;
@@ -75,7 +76,7 @@ ckl_status gemm_launch_copies(const ckl_plan *plan, const gemm_copies *copies, c
         const char matrix = "ab"[i];
         if (gemm_copy_bytes(copies, matrix) == 0)
             continue;
-        gemm_describe_copy(copies, matrix, sources[i], copied[i], &p, count);
+        describe_copy(copies, matrix, sources[i], copied[i], &p, count);
         p.second = (uint32_t)ctas;
         ctas += ctas_of_copy(copies, matrix, &p, count++);
         p.second = count == 1 ? (uint32_t)ctas : p.second;

@@ -111,9 +111,6 @@ void gemm_sm90_fit_memory(gemm_sm90_config *config, int64_t k_steps, const ckl_d
  */
 int gemm_sm90_swapped_columns(int64_t rows, bool wide);
 
-/* Smaller problems with odd rows are faster by `tiled`, without copies: bench/notes/gemm.md. */
-#define GEMM_PITCHED_FLOPS 1e6
-
 /* The configs that are considered, and what one costs (plan.h). */
 bool gemm_sm90_candidate(const void *desc, const ckl_device_info *device, int i, void *config);
 plan_cost gemm_sm90_cost(const void *desc, const ckl_device_info *device, const void *config);

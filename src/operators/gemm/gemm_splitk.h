@@ -27,12 +27,6 @@ static inline int gemm_splitk_vector(const gemm_splitk_config *config)
     return config->vec < most ? config->vec : most;
 }
 
-/* Slices of a problem: the config's, or as many as cost least. The kernels take any number. */
-int gemm_splitk_slices(const ckl_gemm_desc *desc, const ckl_device_info *device, const gemm_splitk_config *config);
-
-/* The products: a batch of so many slices of K, f32. The last slice may be shorter; TMA fills it with zeros. */
-ckl_gemm_desc gemm_splitk_desc(const ckl_gemm_desc *desc, int count);
-
 /* The config of the products alone: no epilogue. */
 gemm_sm90_config gemm_splitk_products(const gemm_splitk_config *config);
 

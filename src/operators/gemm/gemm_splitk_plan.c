@@ -22,7 +22,8 @@ static int64_t sums_pitch(const ckl_gemm_desc *d)
     return round_up(d->n, GEMM_SPLITK_COLUMNS);
 }
 
-ckl_gemm_desc gemm_splitk_desc(const ckl_gemm_desc *d, int count)
+/* The products: a batch of so many slices of K, f32. The last slice may be shorter; TMA fills it with zeros. */
+static ckl_gemm_desc products_of(const ckl_gemm_desc *d, int count)
 {
     ckl_gemm_desc p = *d;
     const int step = gemm_tile_k(d->a);
@@ -133,7 +134,7 @@ static bool candidate_splitk(const void *desc, const ckl_device_info *device, in
 static plan_cost cost_of(const ckl_gemm_desc *d, const ckl_device_info *device, const gemm_splitk_config *c, int slices)
 {
     const gemm_sm90_config products = gemm_splitk_products(c);
-    const ckl_gemm_desc sliced = gemm_splitk_desc(d, slices);
+    const ckl_gemm_desc sliced = products_of(d, slices);
     plan_cost cost = gemm_sm90_cost(&sliced, device, &products);
     enum { FITTED = 2 };         // rounds of loads, each of which waits for the one before it
     const double ROUND_US = 0.8; // of more
@@ -143,7 +144,8 @@ static plan_cost cost_of(const ckl_gemm_desc *d, const ckl_device_info *device, 
     return cost;
 }
 
-int gemm_splitk_slices(const ckl_gemm_desc *d, const ckl_device_info *device, const gemm_splitk_config *c)
+/* The config's, or as many as cost least. The kernels take any number. */
+static int choose_slices(const ckl_gemm_desc *d, const ckl_device_info *device, const gemm_splitk_config *c)
 {
     if (c->slices)
         return c->slices;
@@ -165,7 +167,7 @@ int gemm_splitk_slices(const ckl_gemm_desc *d, const ckl_device_info *device, co
 
 static plan_cost cost_splitk(const void *desc, const ckl_device_info *device, const void *config)
 {
-    return cost_of(desc, device, config, gemm_splitk_slices(desc, device, config));
+    return cost_of(desc, device, config, choose_slices(desc, device, config));
 }
 
 /* Is it one product, of which f32 sums may be added, with an epilogue that the second kernel has? */
@@ -202,7 +204,7 @@ static ckl_status admit_splitk(const void *desc, const ckl_device_info *device, 
         FAIL(CKL_INVALID, "gemm splitk: vec=%d is no power of two up to %d", c->vec, vector_of(d));
     if (d->m * sums_pitch(d) / GEMM_SPLITK_COLUMNS > INT32_MAX)
         FAIL(CKL_UNSUPPORTED, "gemm splitk: %" PRId64 "x%" PRId64 " sums are more than one launch adds", d->m, d->n);
-    const ckl_gemm_desc halves = gemm_splitk_desc(d, 2);
+    const ckl_gemm_desc halves = products_of(d, 2);
     const gemm_sm90_config products = gemm_splitk_products(c);
     TRY(gemm_sm90_admit(&halves, device, &products)); // before its cost is asked for
     const int slices = c->slices ? c->slices : 2;     // more of them are chosen where there are as many tiles
@@ -220,7 +222,7 @@ static int64_t bytes_of_slice(const ckl_gemm_desc *d)
 
 static int64_t workspace_splitk(const ckl_plan *plan)
 {
-    const int slices = gemm_splitk_slices(plan->desc, &plan->device->info, plan->config);
+    const int slices = choose_slices(plan->desc, &plan->device->info, plan->config);
     return slices * bytes_of_slice(plan->desc);
 }
 
@@ -246,7 +248,7 @@ static ckl_status launch_splitk(const ckl_plan *plan, const void *args, ckl_stre
     const ckl_gemm_args *x = args;
     const gemm_splitk_config *c = plan->config;
     const gemm_sm90_config products = gemm_splitk_products(c);
-    const ckl_gemm_desc sliced = gemm_splitk_desc(plan->desc, slices_of(plan));
+    const ckl_gemm_desc sliced = products_of(plan->desc, slices_of(plan));
     ckl_gemm_args each = { .a = x->a, .b = x->b, .d = plan_workspace(plan, x->workspace) };
     const ckl_gemm_desc *d = plan->desc;
     TRY(gemm_check_result_vectors("splitk", x, gemm_splitk_vector(c) * (int)ckl_dtype_bytes(d->d)));

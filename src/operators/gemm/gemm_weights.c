@@ -59,8 +59,8 @@ static int bytes_of_stage(const gemm_weights_config *c)
 
 int64_t gemm_weights_smem(const gemm_weights_config *c)
 {
-    return (int64_t)c->stages * c->warps * bytes_of_stage(c) + (c->box ? gemm_weights_boxes_bytes(c) : 0) +
-           gemm_grouped_bytes(c->grouped, c->warps);
+    const int64_t group = c->grouped ? round_up(4 * (c->warps + 2), 16) : 0; // in which that of a tile is found
+    return (int64_t)c->stages * c->warps * bytes_of_stage(c) + (c->box ? gemm_weights_boxes_bytes(c) : 0) + group;
 }
 
 /* Loads */
