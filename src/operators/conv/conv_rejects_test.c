@@ -225,7 +225,7 @@ const test_reject conv_rejects[] = {
     { "c=8 k=8 groups=8 impl=sliding config='ahead=10'", CKL_INVALID, "ahead=10 or ctas=" },
     { "c=9 k=9 groups=9 impl=sliding config='vec=2'", CKL_INVALID, "vec=2 does not divide k=9" },
     { "c=8 k=8 groups=8 out=f32 impl=sliding config='vec=8'", CKL_INVALID, "vec=8 does not divide k=8" },
-    { "c=9 k=9 groups=9 impl=sliding config='async=1'", CKL_UNSUPPORTED, "of planes, or by copies of 2 bytes" },
+    { "c=9 k=9 groups=9 impl=sliding config='lanes=8 wide=4'", CKL_UNSUPPORTED, "or of pixels that are no whole 16" },
     { "c=8 k=16 groups=8 impl=sliding config='vec=2'", CKL_INVALID, "vec=2 does not divide" },
     { "c=8 k=8 groups=8 pad=1 impl=sliding config='left=0'", CKL_INVALID, "left=0, right=" },
     { "c=8 k=8 groups=8 impl=sliding config='filters=2'", CKL_INVALID, "are not the problem's" },
