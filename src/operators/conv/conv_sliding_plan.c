@@ -32,7 +32,7 @@ static int row_registers(const sliding_config *c)
 static int registers_of(const sliding_config *c)
 {
     enum { REST = 38, SINGLE = 4, PLANES = -3, OUTSIDE = 5, FEW = 2 };
-    const int row = c->lanes ? 0 : c->ahead * row_registers(c), outside = c->lanes ? 0 : c->left + c->right - FEW;
+    const int row = c->lanes ? 0 : c->ahead * row_registers(c), outside = c->left + c->right - FEW;
     return c->vec * (sliding_taps(c) + c->cols * sliding_window(c) + sliding_span_w(c)) + row + REST +
            (c->planes     ? PLANES
             : c->vec == 1 ? SINGLE
@@ -109,8 +109,8 @@ static void derive(const ckl_conv_desc *d, sliding_config *c)
             c->run /= 2;
     c->skipped = conv_config_number(pad > 0 ? round_up(pad, c->run) - pad : -pad % c->run);
     const int64_t units = sliding_units(c), first = product_i64(columns - c->cols, c->step_w) - pad - c->skipped;
-    c->left = (int)min_i64(units, ceil_div(max_i64(0, pad), c->run));
-    c->right = (int)max_i64(0, min_i64(units, units - (forward.w - first) / c->run));
+    c->left = c->lanes ? 0 : (int)min_i64(units, ceil_div(max_i64(0, pad), c->run));
+    c->right = c->lanes ? 0 : (int)max_i64(0, min_i64(units, units - (forward.w - first) / c->run));
 }
 
 /* May rows come as boxes of TMA? */
@@ -285,8 +285,7 @@ static plan_cost cost_sliding(const void *desc, const ckl_device_info *device, c
     const double smooth = c->form.activation > CKL_ACTIVATION_RELU ? 5 : 0;
     const double outputs = (double)c->cols * c->vec,
                  of_y = outputs * (sliding_taps(c) + 1 + smooth) + c->cols / c->run * STORE;
-    const double of_x =
-        ROW + sliding_units(c) * LOAD + sliding_span_w(c) * c->vec + (c->lanes ? 0 : (c->left + c->right) * OUTSIDE);
+    const double of_x = ROW + sliding_units(c) * LOAD + sliding_span_w(c) * c->vec + (c->left + c->right) * OUTSIDE;
     const double rows = (double)min_i64(c->high, y.shape[2]), rows_x = rows_needed(c, x.shape[2], y.shape[2]);
     const double instructions = START + sliding_taps(c) * (c->vec + 4.0) + rows * of_y + rows_x * of_x +
                                 fmax(0, rows_x / c->step_h - rows) * of_y / 2;
