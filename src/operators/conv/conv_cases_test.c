@@ -512,13 +512,13 @@ const char *const conv_cases[] = {
     "high=4 stages=2 ctas=1'",
     "n=3 c=40 h=9 w=20 k=40 groups=40 pad=1 scale=1 activation=gelu_erf impl=halo config='wide=1 high=8 stages=2 "
     "ctas=3' # a row of a block",
-    "n=5 c=9 h=7 w=7 k=9 r=5 s=5 groups=9 pad=2 bias=1 impl=sliding config='cols=4 even=0 async=0 ahead=5'",
-    "n=2 c=7 h=7 w=9 k=7 groups=7 pad=1 stride=2 impl=sliding config='cols=4 even=0 right=1 async=0 ahead=4'",
+    "n=5 c=9 h=7 w=7 k=9 r=5 s=5 groups=9 pad=2 bias=1 impl=sliding config='cols=4 even=0 ahead=5'",
+    "n=2 c=7 h=7 w=9 k=7 groups=7 pad=1 stride=2 impl=sliding config='cols=4 even=0 right=1 ahead=4'",
     "n=3 c=5 h=9 w=16 k=5 groups=5 r=5 s=5 pad=2 layout=nchw dtype=bf16 residual=1 impl=sliding config='cols=4 run=4 "
     "skipped=2 left=1 right=1 ahead=5'",
     "n=3 c=5 h=9 w=16 k=5 groups=5 r=5 s=5 pad=2 layout=nchw misalign=1 impl=sliding config='cols=4 run=4 skipped=2 "
     "left=1 right=1 ahead=1'",
-    "n=2 c=12 h=9 w=19 k=12 groups=12 pad=1 fill=hard impl=sliding config='vec=2 async=0 ahead=3'",
+    "n=2 c=12 h=9 w=19 k=12 groups=12 pad=1 fill=hard impl=sliding config='vec=2 ahead=3'",
     "n=3 c=3 h=19 w=21 k=3 groups=3 pad=1 dtype=f32 bias=1 scale=1 residual=1 activation=relu impl=sliding "
     "config='cols=3 high=4 ahead=3'",
     "n=2 c=201 h=9 w=5 k=201 groups=201 pad=1 bias=1 impl=sliding config='high=5' # the first channels follow the last",
@@ -555,10 +555,10 @@ const char *const conv_cases[] = {
     "n=1 c=201 h=4 w=5 k=201 groups=201 pad=1 misalign=1 impl=sliding",
     "n=2 c=5 h=9 w=19 k=5 groups=5 r=2 s=3 pad_left=2 pad_top=1 stride_w=3 dilation_w=2 residual=1 impl=sliding "
     "config='cols=3 high=2'",
-    "n=2 c=24 h=9 w=10 k=24 groups=24 r=4 s=3 pad=1 direction=data dtype=bf16 impl=sliding config='vec=4 cols=2 "
-    "high=4'",
+    "n=2 c=24 h=9 w=10 k=24 groups=24 r=4 s=3 pad=1 direction=data dtype=bf16 impl=sliding config='vec=4 cols=2 high=4 "
+    "lanes=4 wide=8'",
     "n=2 c=3 h=31 w=60 k=3 groups=3 pad=1 stride=2 dtype=bf16 residual=1 impl=sliding config='high=4'",
-    "n=2 c=3 h=17 w=11 k=3 groups=3 pad=1 dtype=f32 bias=1 impl=sliding config='ahead=5'",
+    "n=2 c=3 h=17 w=11 k=3 groups=3 pad=1 dtype=f32 bias=1 impl=sliding config='ahead=3'",
     "n=3 c=3 h=29 w=24 k=1 pad=1 scale=1 bias=1 residual=1 activation=relu impl=sliding # one filter of three channels",
     "n=2 c=3 h=20 w=25 k=1 r=5 s=2 pad_left=2 dilation_h=2 misalign=1 impl=sliding",
     "n=1 c=72 h=6 w=11 k=72 groups=72 r=7 s=7 pad=3 dtype=bf16 bias=1 residual=1 activation=gelu impl=depthwise",
