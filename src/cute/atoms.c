@@ -95,7 +95,6 @@ static const copy_row copy_rows[] = {
     { "UniversalCopy<*>", 8, 128, 1, IR_LD, 1, false, ONE_THREAD, ONE_THREAD },
     { "SM80_CP_ASYNC_CACHEALWAYS<*>", 32, 128, 1, IR_CP_ASYNC, 0, false, ONE_THREAD, ONE_THREAD },
     { "SM80_CP_ASYNC_CACHEGLOBAL<*>", 128, 128, 1, IR_CP_ASYNC, 0, false, ONE_THREAD, ONE_THREAD },
-    { "SM80_CP_ASYNC_CACHEGLOBAL_ALONE<*>", 128, 128, 1, IR_CP_ASYNC, 0, true, ONE_THREAD, ONE_THREAD },
     { "SM75_U32x1_LDSM_N", 0, 0, 32, IR_LDMATRIX, 1, false, ROWS_OF_1, PAIRS_OF_1 },
     { "SM75_U32x2_LDSM_N", 0, 0, 32, IR_LDMATRIX, 2, false, ROWS_OF_2, PAIRS_OF_2 },
     { "SM75_U32x4_LDSM_N", 0, 0, 32, IR_LDMATRIX, 4, false, ROWS_OF_4, PAIRS_OF_4 },

@@ -281,10 +281,11 @@ void column_stage(const column_split *s, const column_place *p, val pointer, ckl
     static const char *const atoms[] = { [4] = "SM80_CP_ASYNC_CACHEALWAYS<32>",
                                          [8] = "SM80_CP_ASYNC_CACHEALWAYS<64>",
                                          [16] = "SM80_CP_ASYNC_CACHEGLOBAL<128>" };
-    tiled_copy each = make_tiled_copy(alone && access_bytes(s, dtype) == 16 ? "SM80_CP_ASYNC_CACHEGLOBAL_ALONE<128>"
-                                                                            : atoms[access_bytes(s, dtype)],
-                                      dtype, compact(shape(s->lanes, groups_of(s))), compact(shape(s->vec, 1)));
-    const tensor from = partition_of(s, p, pointer, dtype, ld, n), to = slots_of(s, dtype, address);
+    tiled_copy each = make_tiled_copy(atoms[access_bytes(s, dtype)], dtype, compact(shape(s->lanes, groups_of(s))),
+                                      compact(shape(s->vec, 1)));
+    const tensor from =
+        with_cache(partition_of(s, p, pointer, dtype, ld, n), alone ? IR_CACHE_ALONE : IR_CACHE_DEFAULT);
+    const tensor to = slots_of(s, dtype, address);
     if (!s->ragged) {
         copy_tiled_if(&each, p->cX, limits_of(s, p), from, to, 0);
         return;
