@@ -305,41 +305,43 @@ static void choose_backward_rows(const norm_rows *d, const ckl_device_info *devi
 }
 
 /*
- * One CTA an SM for few rows, where what that saves of partial sums, written and read, takes longer than the further
- * turns: layer norm of bf16, 577x4096, 13.8 us by 289 CTAs, 12.3 by 116; 224x2560 7.3 by 224, 6.7 by 112;
- * 300x8192 15.5 by 150 clusters of two, 13.2 by 60; RMS norm 1000x4096 14.3 by 334, 13.9 by 125.
+ * What so many CTAs or clusters cost beside their rows' bytes: turns, and partial sums, which are written and read by
+ * another launch. One alone leaves none.
  */
-static void choose_workers(const norm_rows *d, const ckl_device_info *device, norm_config *c)
+static double workers_us(const norm_rows *d, int64_t workers)
 {
-    enum { ROWS_FEW = 3 }; // of a CTA or cluster
-    static const double TURN_US = 0.3, BYTES_OF_US = 4e6;
-    const int64_t one = max_i64(1, device->sm_count / c->split.cluster), all = one * c->ctas_per_sm;
-    if (!c->flow.stages || !d->affine || d->rows >= ROWS_FEW * all)
-        return;
-    const int64_t turns = ceil_div(d->rows, one) - ceil_div(d->rows, all),
-                  saved = even_workers(d->rows, all) - even_workers(d->rows, one);
-    const double bytes = (double)saved * (1 + d->centred) * 4 * (double)d->cols;
-    if (2 * bytes / BYTES_OF_US > TURN_US * (double)turns)
-        c->persistent_ctas = 1;
+    static const double TURN_US = 0.3, LAUNCH_US = 1.2, BYTES_OF_US = 4e6;
+    const double turns = TURN_US * (double)ceil_div(d->rows, workers);
+    const double bytes = (double)even_workers(d->rows, workers) * (1 + d->centred) * 4 * (double)d->cols;
+    return workers == 1 ? turns : turns + LAUNCH_US + 2 * bytes / BYTES_OF_US;
 }
 
 /*
- * One CTA or cluster for so few rows that another launch would take as long as they do in turn. Of rows in registers a
- * CTA takes as many at once as it has registers for.
+ * Rows that flow by all CTAs, by one an SM or, if they lie alike, by one alone: layer norm of bf16, 577x4096, 13.8 us by
+ * 289 CTAs, 12.3 by 116; RMS norm 1000x4096 14.3 by 334, 13.9 by 125.
  */
+static void choose_workers(const norm_rows *d, const ckl_device_info *device, norm_config *c)
+{
+    enum { ROWS_FEW = 3 }; // of a CTA or cluster: of more, bytes take longer than turns
+    const int64_t one = max_i64(1, device->sm_count / c->split.cluster), all = one * c->ctas_per_sm;
+    const double all_us = workers_us(d, all), one_us = workers_us(d, one);
+    if (d->rows >= ROWS_FEW * all)
+        return;
+    c->alone = norm_phases(d, c) == 1 && workers_us(d, 1) < fmin(all_us, one_us);
+    c->persistent_ctas = !c->alone && one_us < all_us;
+}
+
+/* Rows in registers by one CTA, as many at once as it has registers for, where they are few turns. */
 static void choose_alone(const norm_rows *d, norm_config *c)
 {
-    enum { TURNS_FLOW = 4, TURNS = 2 };
+    enum { TURNS = 2 };
     row_split one = c->split;
-    if (!d->affine || c->tiled || norm_phases(d, c) != 1)
-        return;
-    if (!c->flow.stages && one.cluster == 1) {
-        const int64_t unit = max_i64(WARP, one.row_threads), wanted = ceil_div(d->rows * one.row_threads, unit);
+    const int64_t unit = max_i64(WARP, one.row_threads), wanted = ceil_div(d->rows * one.row_threads, unit);
+    if (one.cluster == 1)
         one.threads = (int)(unit * max_i64(1, min_i64(wanted, packed_threads(d, &one) / unit)));
-    }
-    if (ceil_div(d->rows, row_split_rows(&one)) > (c->flow.stages ? TURNS_FLOW : TURNS))
+    if (norm_phases(d, c) != 1 || ceil_div(d->rows, row_split_rows(&one)) > TURNS)
         return;
-    c->ctas_per_sm = c->flow.stages ? c->ctas_per_sm : 1;
+    c->ctas_per_sm = 1;
     c->split = one;
     c->alone = true;
 }
@@ -353,8 +355,10 @@ ckl_status norm_choose_backward(const void *desc, const ckl_device_info *device,
     norm_take_problem(d, c);
     if (!choose_backward_flow(d, device, c))
         choose_backward_rows(d, device, c);
-    choose_workers(d, device, c);
-    choose_alone(d, c);
+    if (d->affine && c->flow.stages)
+        choose_workers(d, device, c);
+    else if (d->affine && !c->tiled)
+        choose_alone(d, c);
     choose_column_lanes(d, device, c);
     return CKL_OK;
 }
