@@ -38,8 +38,10 @@ static bool may_be_exact(const sm90_kernel *k, const consumer_role *c)
 }
 
 /* Must this block be exact? */
-static void ask(const sm90_kernel *k, consumer_role *c, const tile *t, val block)
+void attention_sm90_look_ahead(const sm90_kernel *k, consumer_role *c, const tile *t, val block)
 {
+    if (!may_be_exact(k, c))
+        return;
     const tile_rows rows = attention_sm90_rows_of(k, c, t);
     val exact = k->cfg->old ? attention_online_rows_are_new(&c->rows) : no();
     if (k->form->right || k->form->left)
@@ -49,12 +51,6 @@ static void ask(const sm90_kernel *k, consumer_role *c, const tile *t, val block
         attention_cap_limits(&c->rows, c->limit);
     }
     assign(c->exact, select(exact, imm_as(U32, 1), imm_as(U32, 0)));
-}
-
-void attention_sm90_look_ahead(const sm90_kernel *k, consumer_role *c, const tile *t, val block)
-{
-    if (scores_late(k, c))
-        ask(k, c, t, block);
 }
 
 static void mask_scores(const sm90_kernel *k, consumer_role *c, const tile *t, const key_walk *w)
@@ -152,8 +148,6 @@ void attention_sm90_weigh(const sm90_kernel *k, consumer_role *c, const tile *t,
         weigh_exactly(k, c);
         return;
     }
-    if (!scores_late(k, c))
-        ask(k, c, t, w->block);
     IF(ne(c->exact, imm(0))) {
         if (scores_late(k, c))
             make_scores(k, c, t, w);
