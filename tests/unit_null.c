@@ -5,6 +5,7 @@
 #include <ctype.h>
 #include <glob.h>
 
+#include "files.h"
 #include "unit.h"
 #include "cutekernellib/cutekernellib.h"
 #include "base/math.h"
@@ -205,13 +206,7 @@ static int count_in(const char *path)
 {
     static char header[1 << 16];
     int count = 0;
-    FILE *file = fopen(path, "r");
-    assert_non_null(file);
-    size_t length = fread(header, 1, sizeof header - 1, file);
-    assert_true(length < sizeof header - 1);
-    header[length] = '\0';
-    fclose(file);
-    for (const char *at = header; (at = strstr(at, "CKL_API ")); at++)
+    for (const char *at = read_words(path, header); (at = strstr(at, "CKL_API ")); at++)
         if (strncmp(at, "CKL_API __attribute__", 21) != 0 && strncmp(at, "CKL_API __declspec", 18) != 0) {
             expect_test(at);
             count++;
