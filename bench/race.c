@@ -153,24 +153,6 @@ static void note_clock_reasons(uint64_t reasons, char *to)
     text_free(&list);
 }
 
-static void note_conditions(const field_of_race *f, const conditions *seen, result_row *row)
-{
-    result_set(row->method, seen->graphs ? "graphs" : "events");
-    row->launches = seen->launches;
-    row->prepare_s = seen->prepare_s;
-    row->warm_s = seen->warm_s;
-    row->sample_s = seen->sample_s;
-    row->again_s = seen->again_s;
-    row->sets = f->memory.count;
-    row->clock_mhz = seen->gpu.clock_mhz;
-    row->clock_min_mhz = seen->gpu.clock_min_mhz;
-    row->clock_max_mhz = seen->gpu.clock_max_mhz;
-    row->power_w = seen->gpu.power_w;
-    row->temperature_c = seen->gpu.temperature_c;
-    row->processes = seen->gpu.processes;
-    note_clock_reasons(seen->gpu.clock_reasons, row->clock_reasons);
-}
-
 /* The fastest measured variant of each peer is its best. */
 static void give_roles(const field_of_race *f, result_row *row)
 {
@@ -218,6 +200,27 @@ static void complete_first(result_row *row)
         (to)->chain_us = (c)->chain_us;             \
     } while (0)
 
+void race_note(const rotation *memory, const conditions *seen, const contestant *ours, result_row *row)
+{
+    result_set(row->method, seen->graphs ? "graphs" : "events");
+    row->launches = seen->launches;
+    row->prepare_s = seen->prepare_s;
+    row->warm_s = seen->warm_s;
+    row->sample_s = seen->sample_s;
+    row->again_s = seen->again_s;
+    row->sets = memory->count;
+    row->clock_mhz = seen->gpu.clock_mhz;
+    row->clock_min_mhz = seen->gpu.clock_min_mhz;
+    row->clock_max_mhz = seen->gpu.clock_max_mhz;
+    row->power_w = seen->gpu.power_w;
+    row->temperature_c = seen->gpu.temperature_c;
+    row->processes = seen->gpu.processes;
+    note_clock_reasons(seen->gpu.clock_reasons, row->clock_reasons);
+    COPY_TIME(row, ours);
+    row->tflops = row->flops / row->median_us / 1e6;
+    row->gbs = row->bytes / row->median_us / 1e3;
+}
+
 /* Keeps what the peers' users get without searching; nobody if that is all there was. */
 static void withdraw_variants(field_of_race *f, result_row *row)
 {
@@ -255,10 +258,7 @@ static ckl_status measure_row(field_of_race *f, const race_options *options, res
     contestant contestants[1 + RESULT_PEERS_MAX];
     conditions seen;
     TRY(measure_all(f, options, contestants, &seen, row));
-    note_conditions(f, &seen, row);
-    COPY_TIME(row, &contestants[0]);
-    row->tflops = row->flops / row->median_us / 1e6;
-    row->gbs = row->bytes / row->median_us / 1e3;
+    race_note(&f->memory, &seen, &contestants[0], row);
     for (int i = 0; i < f->entrant_count; i++)
         COPY_TIME(&row->peers[f->place[i]], &contestants[1 + i]);
     for (int i = 0; i < row->peer_count; i++)

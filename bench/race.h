@@ -19,6 +19,9 @@ int race_input_bits(const test_case *c);
 /* Fills in what identifies a row. */
 void race_describe(const test_case *c, const race_options *options, result_row *row);
 
+/* Fills in how it was measured, ours, and the rates of that, for a row with its operations and bytes. */
+void race_note(const rotation *memory, const conditions *seen, const contestant *ours, result_row *row);
+
 /*
  * Fills in a row but its limit. The best of a peer is the fastest measured of its finalists. A wrong result of ours is
  * CKL_OK with row->fault and no times; the same for a peer. images: those of ahead.h, which are its own from now on;

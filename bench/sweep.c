@@ -21,7 +21,7 @@ typedef struct trial {
     ckl_plan *plan;
     own_entrant own;
     peer_entrant peer;
-    summary time_us;
+    contestant measured;
 } trial;
 
 typedef struct sweep {
@@ -103,7 +103,7 @@ static ckl_status add_peer(sweep *s, const race_options *options)
 
 static int by_time(const void *a, const void *b)
 {
-    double x = ((const trial *)a)->time_us.median, y = ((const trial *)b)->time_us.median;
+    double x = ((const trial *)a)->measured.time_us.median, y = ((const trial *)b)->measured.time_us.median;
     return (x > y) - (x < y);
 }
 
@@ -114,7 +114,7 @@ static void print_trials(sweep *s, const conditions *seen)
     printf("%10s %9s %9s  %-19s  config   (SM %.0f MHz, %.0f W)\n", "median us", "TFLOP/s", "GB/s", "[p20 - p80]",
            seen->gpu.clock_mhz, seen->gpu.power_w);
     for (int i = 0; i < s->count; i++) {
-        const summary *t = &s->trials[i].time_us;
+        const summary *t = &s->trials[i].measured.time_us;
         char range[32];
         snprintf(range, sizeof range, "[%.2f - %.2f]", t->p20, t->p80);
         printf("%10.2f %9.1f %9.1f  %-19s  %s\n", t->median, flops / t->median / 1e6, bytes / t->median / 1e3, range,
@@ -131,7 +131,7 @@ static ckl_status race_trials(sweep *s, const race_options *options, double seco
     limits.seconds_max = fmax(limits.seconds_max, seconds_min);
     ckl_status status = measure(&s->memory, s->k.stream, &limits, contestants, s->count, seen);
     for (int i = 0; i < s->count; i++)
-        s->trials[i].time_us = contestants[i].time_us;
+        s->trials[i].measured = contestants[i];
     heap_free(contestants);
     return status;
 }
@@ -202,19 +202,8 @@ static void add_row(sweep *s, const trial *of, const race_options *options, cons
     s->c->keys.config = "";
     race_describe(s->c, options, row);
     result_set(row->config, ckl_plan_text(of->plan));
-    result_set(row->method, seen->graphs ? "graphs" : "events");
-    row->sets = s->memory.count;
-    row->launches = seen->launches;
-    row->median_us = of->time_us.median;
-    row->p20_us = of->time_us.p20;
-    row->p80_us = of->time_us.p80;
-    row->half_width = of->time_us.half_width;
-    row->samples = of->time_us.n;
     row->flops = check_flops(&s->k);
-    row->tflops = row->flops / row->median_us / 1e6;
-    row->gbs = row->bytes / row->median_us / 1e3;
-    row->clock_mhz = seen->gpu.clock_mhz;
-    row->power_w = seen->gpu.power_w;
+    race_note(&s->memory, seen, &of->measured, row);
     limits_apply(&out->header, row);
 }
 

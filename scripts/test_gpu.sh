@@ -75,7 +75,7 @@ python() {
         echo "skipped: the Python package: python3 has not both torch and tvm_ffi"
         return
     }
-    CKL_LIBRARY=$(realpath "$build")/libcutekernellib.so PYTHONPATH=python python3 tests/python/run.py --jobs 4
+    CKL_LIBRARY=$(realpath "$build")/libcutekernellib.so PYTHONPATH=python python3 tests/python/run.py
 }
 
 soak() {

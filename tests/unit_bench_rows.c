@@ -1,6 +1,7 @@
 /* unit_bench_rows.c - what a bench does beside races: rows made ahead, suites, configs of a file, peers in Python. */
 #define _GNU_SOURCE // nftw, for temporary_folder.h
 
+#include "files.h"
 #include "unit.h"
 #include "bench/ahead.h"
 #include "bench/suites.h"
@@ -135,10 +136,7 @@ TEST_BETWEEN(rows_ahead_that_fail, open_race, NULL)
 static void write_lines(const temporary_folder *folder, const char *name, const char *lines, char path[PATH_MAX])
 {
     snprintf(path, PATH_MAX, "%.*s/%s", PATH_MAX - 32, folder->path, name);
-    FILE *file = fopen(path, "w");
-    assert_non_null(file);
-    fputs(lines, file);
-    fclose(file);
+    write_words(path, "w", lines);
 }
 
 /* Several suites take turns, and each has a file of results. */
@@ -182,9 +180,7 @@ static const char *sweep(const char *configs)
     twice_problem problem = { problem_size };
     test_case c = { .test = &twice_test, .problem = &problem, .fields = "n=100" };
     const race_options options = { .no_peer = true, .limits = { .rounds = 2, .seconds_max = 0.05 } };
-    FILE *file = fopen(path, "w");
-    fputs(configs, file);
-    fclose(file);
+    write_words(path, "w", configs);
     fields_default(line_key_table, &c.keys);
     const capture output = capture_begin(stdout);
     ckl_status status = sweep_run(&c, &device, &options, path);
@@ -261,10 +257,7 @@ static const char script[] = "import ctypes, json, os\n"
 static void write_script(const char *path)
 {
     char address[32];
-    FILE *file = fopen(path, "w");
-    assert_non_null(file);
-    fputs(script, file);
-    fclose(file);
+    write_words(path, "w", script);
     snprintf(address, sizeof address, "%" PRIuPTR, (uintptr_t)&clock_us);
     setenv("CKL_UNIT_CLOCK", address, 1);
     setenv("CKL_TORCH_PEER", path, 1);

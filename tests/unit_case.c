@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "files.h"
 #include "unit.h"
 #include "cli/verify.h"
 #include "lab/accepted.h"
@@ -198,10 +199,7 @@ static verify_sums verify_line(const char *line, const char *impl)
     char path[PATH_MAX + 16];
     assert_int_equal(temporary_folder_make(&folder), 0);
     snprintf(path, sizeof path, "%s/line.txt", folder.path);
-    FILE *f = fopen(path, "w");
-    assert_non_null(f);
-    fprintf(f, "%s\n", line);
-    fclose(f);
+    write_words(path, "w", line);
     const verify_request request = { .suite = path, .impl = impl };
     verify_list list;
     verify_sums sums = { 0 };
@@ -266,21 +264,13 @@ TEST(every_choice_has_a_case)
     assert_int_equal(missing, 0);
 }
 
-static void write_file(const char *path, const char *contents)
-{
-    FILE *file = fopen(path, "w");
-    assert_non_null(file);
-    assert_true(fputs(contents, file) >= 0);
-    assert_int_equal(fclose(file), 0);
-}
-
 /* A ptxas of that release, which takes everything. */
 static void install_tool(const char *release)
 {
     char script[256];
     snprintf(script, sizeof script,
              "#!/bin/sh\n[ $1 = --version ] && echo Build %s && exit\necho ptxas info: Used 40 registers\n", release);
-    write_file("ptxas", script);
+    write_words("ptxas", "w", script);
     assert_int_equal(chmod("ptxas", 0700), 0);
 }
 
@@ -300,7 +290,7 @@ static void expect_assembled(bool update, int asked, int left)
 static void assemble_two_lines(void)
 {
     accepted known;
-    write_file("lines", "add n=8 dtype=f32\nadd n=8 dtype=f16\n");
+    write_words("lines", "w", "add n=8 dtype=f32\nadd n=8 dtype=f16\n");
     install_tool("one");
     expect_assembled(true, 2, 0);
     expect_assembled(false, 0, 2);

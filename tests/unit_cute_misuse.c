@@ -9,8 +9,6 @@ static layout block(int rows, int cols)
     return make_layout(shape(rows, cols), stride(cols, 1));
 }
 
-KERNEL(unknown_atom, make_tiled_copy("UniversalCopy<24>", F16, block(8, 4), block(1, 8)))
-KERNEL(atom_of_boxes, make_tiled_copy("SM90_TMA_LOAD", F16, block(8, 4), block(1, 8)))
 KERNEL(too_few_values, make_tiled_copy("UniversalCopy<128>", F16, block(8, 4), block(1, 4)))
 
 static void odd_tile(void)
@@ -97,8 +95,6 @@ TEST(misuse)
         void (*describe)(void);
         const char *sentence;
     } cases[] = {
-        { unknown_atom, "there is no copy atom UniversalCopy<24>" },
-        { atom_of_boxes, "SM90_TMA_LOAD: one thread copies whole tiles, by tma_load()" },
         { too_few_values, "UniversalCopy<128> does not tile threads and values: they are (" },
         { odd_tile, "UniversalCopy<128> does not tile shared (12,32):(32,1): it must consist of tiles of (8,32)" },
         { gaps, "UniversalCopy<128>: a thread's part is shared ((8,1),1,1):((8,0),0,0); it must consist of vectors" },

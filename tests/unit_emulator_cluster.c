@@ -1,10 +1,8 @@
 /* unit_emulator_cluster.c - the checker: faults between the CTAs of a cluster. */
-#define BLAMED_FILE "unit_emulator_cluster.c"
 #include "unit_emulator_faults.h"
 
-static void leaves_before_signal(void)
+FAULT(leaves_before_signal, 32, 2, "access to an exited CTA", "CTA rank 0")
 {
-    declare();
     val bar = barrier("bar"), rank = ir_sreg(IR_CLUSTER_RANK);
     IF(ir_elect())
         init_barrier(bar);
@@ -20,9 +18,8 @@ static void leaves_before_signal(void)
     }
 }
 
-static void signals_unfenced(void)
+FAULT(signals_unfenced, 32, 2, "missing fence_mbarrier_init", "another CTA uses the mbarrier bar")
 {
-    declare();
     val bar = barrier("bar"), peer = ir_binary(IR_XOR, ir_sreg(IR_CLUSTER_RANK), u32(1));
     IF(ir_elect()) {
         ir_mbarrier_init(bar, 0, 1);
@@ -36,9 +33,8 @@ static void signals_unfenced(void)
     cluster_sync();
 }
 
-static void arrives_twice(void)
+FAULT(arrives_twice, 32, 2, "misused barrier", "cluster_arrive for the second time without cluster_wait")
 {
-    declare();
     ir_plain(IR_CLUSTER_ARRIVE, 0, 0);
     BLAME;
     if (planted)
@@ -47,9 +43,8 @@ static void arrives_twice(void)
     ir_plain(IR_CLUSTER_WAIT, 0, 0);
 }
 
-static void waits_without_arrival(void)
+FAULT(waits_without_arrival, 32, 2, "misused barrier", "cluster_wait without cluster_arrive")
 {
-    declare();
     if (!planted)
         ir_plain(IR_CLUSTER_ARRIVE, 0, 0);
     BLAMED(ir_plain(IR_CLUSTER_WAIT, 0, 0));
@@ -57,7 +52,6 @@ static void waits_without_arrival(void)
 
 static void reads_exited(int reader)
 {
-    declare();
     val x = tile("x", 128);
     test_store_value(IR_SHARED, IR_U32, add(x, mul(tid(), 4)), 0, tid());
     cluster_sync();
@@ -67,12 +61,11 @@ static void reads_exited(int reader)
         cluster_sync();
 }
 
-KERNEL(reads_exited_peer, reads_exited(1))
-KERNEL(first_reads_exited_peer, reads_exited(0))
+FAULT_CALL(reads_exited_peer, reads_exited(1), 32, 2, "access to an exited CTA", "CTA rank 0")
+FAULT_CALL(first_reads_exited_peer, reads_exited(0), 32, 2, "access to an exited CTA", "CTA rank 1")
 
-static void reads_peer_too_early(void)
+FAULT(reads_peer_too_early, 32, 2, "may not have started")
 {
-    declare();
     val x = tile("x", 128);
     test_store_value(IR_SHARED, IR_U32, add(x, mul(tid(), 4)), 0, tid());
     if (!planted)
@@ -85,9 +78,8 @@ static void reads_peer_too_early(void)
 }
 
 /* Each CTA sends the other one a value; planted, the value is read before its mbarrier was waited for. */
-static void value_read_before_arrival(void)
+FAULT(value_read_before_arrival, 32, 2, "read of ")
 {
-    declare();
     val bar = barrier("bar"), slot = tile("slot", 4);
     val peer = ir_binary(IR_XOR, ir_sreg(IR_CLUSTER_RANK), u32(1));
     IF(ir_elect()) {
@@ -105,9 +97,8 @@ static void value_read_before_arrival(void)
 }
 
 /* The mbarrier of a value must be in the CTA that receives it. */
-static void value_guarded_elsewhere(void)
+FAULT(value_guarded_elsewhere, 32, 2, "misused st_async", "its mbarrier is in rank")
 {
-    declare();
     val bar = barrier("bar"), slot = tile("slot", 4);
     val rank = ir_sreg(IR_CLUSTER_RANK), peer = ir_binary(IR_XOR, rank, u32(1));
     IF(ir_elect()) {
@@ -121,19 +112,4 @@ static void value_guarded_elsewhere(void)
     cluster_sync();
 }
 
-static const fault_case cases[] = {
-    { leaves_before_signal, 32, 2, { "access to an exited CTA", "CTA rank 0" } },
-    { signals_unfenced, 32, 2, { "missing fence_mbarrier_init", "another CTA uses the mbarrier bar" } },
-    { arrives_twice, 32, 2, { "misused barrier", "cluster_arrive for the second time without cluster_wait" } },
-    { waits_without_arrival, 32, 2, { "misused barrier", "cluster_wait without cluster_arrive" } },
-    { reads_exited_peer, 32, 2, { "access to an exited CTA", "CTA rank 0" } },
-    { first_reads_exited_peer, 32, 2, { "access to an exited CTA", "CTA rank 1" } },
-    { reads_peer_too_early, 32, 2, { "may not have started" } },
-    { value_read_before_arrival, 32, 2, { "read of " } },
-    { value_guarded_elsewhere, 32, 2, { "misused st_async", "its mbarrier is in rank" } },
-};
-
-int main(void)
-{
-    return run_cases(cases, COUNT_OF(cases));
-}
+RUN_TESTS(NULL, NULL)

@@ -1,35 +1,32 @@
 /* unit_emulator_faults.c - the checker: faults of memory, of control flow and of a kernel's resources. */
-#define BLAMED_FILE "unit_emulator_faults.c"
 #include "unit_emulator_faults.h"
 
 /* Memory */
 
-static void out_of_bounds(void)
+FAULT(out_of_bounds, 32, 1, "out-of-bounds global access", "lane 16, at",
+      "4 bytes at memory+16384: 4 bytes past the end")
 {
-    parameters p = declare();
     val at = test_element(p.memory, tid(), 4);
     BLAMED(test_load_value(IR_GLOBAL, CKL_F32, at, planted ? MEMORY_BYTES - 64 : MEMORY_BYTES - 128));
 }
 
-static void out_of_bounds_shared(void)
+FAULT(out_of_bounds_shared, 32, 1, "out-of-bounds shared access", "lane 31",
+      "x+128, offset 128 of the kernel's 128 bytes")
 {
-    declare();
     val at = add(tile("x", 128), mul(tid(), 4));
     BLAMED(test_store_value(IR_SHARED, IR_U32, at, planted ? 4 : 0, u32(1)));
 }
 
-static void misaligned(void)
+FAULT(misaligned, 32, 1, "misaligned global access", "lane 0", "memory+4, address 0x")
 {
-    parameters p = declare();
     val at = test_element(p.memory, tid(), 16), x[4];
     for (int i = 0; i < 4; i++)
         x[i] = ir_reg(CKL_F32);
     BLAMED(ir_load(IR_GLOBAL, IR_CACHE_DEFAULT, CKL_F32, 4, at, planted ? 4 : 0, x));
 }
 
-static void uninitialised_global(void)
+FAULT(uninitialised_global, 32, 1, "uninitialised global memory", "4 bytes at fresh+0, offset 0 of")
 {
-    parameters p = declare();
     val at = test_element(p.fresh, tid(), 4);
     if (!planted)
         test_store_value(IR_GLOBAL, IR_U32, at, 0, u32(1));
@@ -37,9 +34,8 @@ static void uninitialised_global(void)
 }
 
 /* Of each vector that cp_async takes one byte is written: the others are undefined in shared memory. */
-static void uninitialised_part(void)
+FAULT(uninitialised_part, 32, 1, "read of uninitialised shared memory", "x+2 came by cp_async")
 {
-    parameters p = declare();
     val from = test_element(p.fresh, tid(), 16), x = add(tile("x", 512), mul(tid(), 16));
     test_store_value(IR_GLOBAL, CKL_U8, from, 3, ir_int(CKL_U8, 1));
     ir_cp_async(x, 0, from, 16, u32(16));
@@ -47,9 +43,8 @@ static void uninitialised_part(void)
     BLAMED(test_load_value(IR_SHARED, CKL_U8, x, planted ? 2 : 3));
 }
 
-static void uninitialised_vector(void)
+FAULT(uninitialised_vector, 32, 1, "read of uninitialised global memory", "16 bytes at fresh+0")
 {
-    parameters p = declare();
     val from = test_element(p.fresh, tid(), 16), x = add(tile("x", 512), mul(tid(), 16));
     if (!planted)
         test_store_value(IR_GLOBAL, CKL_U8, from, 15, ir_int(CKL_U8, 1));
@@ -57,9 +52,8 @@ static void uninitialised_vector(void)
     finish_cp_async();
 }
 
-static void uninitialised_shared(void)
+FAULT(uninitialised_shared, 32, 1, "uninitialised shared memory", "x is read before it was written")
 {
-    declare();
     val at = add(tile("x", 128), mul(tid(), 4));
     if (!planted)
         test_store_value(IR_SHARED, IR_U32, at, 0, u32(1));
@@ -67,9 +61,8 @@ static void uninitialised_shared(void)
 }
 
 /* Half of a word each: uninitialised in its other half. */
-static void uninitialised_half(void)
+FAULT(uninitialised_half, 32, 1, "uninitialised shared memory", "x+2 is read before")
 {
-    declare();
     val at = add(tile("x", 128), mul(tid(), 4));
     test_store_value(IR_SHARED, IR_U16, at, 0, ir_int(IR_U16, 1));
     if (!planted)
@@ -77,9 +70,8 @@ static void uninitialised_half(void)
     BLAMED(test_load_value(IR_SHARED, IR_U32, at, 0));
 }
 
-static void race(void)
+FAULT(race, 64, 1, "shared-memory race", "no barrier orders them", "warp ")
 {
-    declare();
     val x = tile("x", 256);
     test_store_value(IR_SHARED, IR_U32, add(x, mul(tid(), 4)), 0, tid());
     ir_bar_sync(u32(0), 64);
@@ -90,9 +82,8 @@ static void race(void)
 }
 
 /* Write after several warps' reads. */
-static void race_after_reads(void)
+FAULT(race_after_reads, 128, 1, "shared-memory race", "no barrier orders them")
 {
-    declare();
     val x = tile("x", 4);
     IF(ir_compare(IR_EQ, tid(), u32(0)))
         test_store_value(IR_SHARED, IR_U32, x, 0, u32(1));
@@ -105,9 +96,8 @@ static void race_after_reads(void)
 }
 
 /* Of two readers the writer has met only the later one. */
-static void race_after_two_readers(void)
+FAULT(race_after_two_readers, 96, 1, "shared-memory race", "warp 0", "warp 1")
 {
-    declare();
     val x = tile("x", 4);
     IF(ir_compare(IR_EQ, tid(), u32(0)))
         test_store_value(IR_SHARED, IR_U32, x, 0, u32(1));
@@ -124,9 +114,8 @@ static void race_after_two_readers(void)
 }
 
 /* Neighbouring halves of words by different warps are no race; the same half is. */
-static void race_of_halves(void)
+FAULT(race_of_halves, 64, 1, "shared-memory race", "meets the write")
 {
-    declare();
     val x = tile("x", 256);
     val lane = mul(ir_sreg(IR_LANE), 4), warp = planted ? u32(0) : mul(ir_sreg(IR_WARP), 2);
     BLAMED(test_store_value(IR_SHARED, IR_U16, add(add(x, lane), warp), 0, ir_int(IR_U16, 1)));
@@ -134,16 +123,14 @@ static void race_of_halves(void)
 
 /* Control */
 
-static void diverged_barrier(void)
+FAULT(diverged_barrier, 64, 1, "divergence at a converged instruction", "lane 16", "bar_sync")
 {
-    declare();
     IF(ir_compare(IR_LT, ir_sreg(IR_LANE), u32(planted ? 16 : 32)))
         BLAMED(ir_bar_sync(u32(0), 64));
 }
 
-static void barrier_counts_differ(void)
+FAULT(barrier_counts_differ, 96, 1, "misused barrier", "barrier 1", "96")
 {
-    declare();
     IF(is_warp(0))
         ir_bar_sync(u32(1), planted ? 96 : 64);
     ELSE
@@ -154,9 +141,8 @@ static void barrier_counts_differ(void)
 }
 
 /* Two bar_sync that count alike, each of one warp. */
-static void barrier_at_two_places(void)
+FAULT(barrier_at_two_places, 64, 1, "misused barrier", "others wait by another instruction, at ")
 {
-    declare();
     IF(is_warp(0))
         ir_bar_sync(u32(1), 64);
     ELSE
@@ -168,16 +154,14 @@ static void barrier_at_two_places(void)
     }
 }
 
-static void over_the_limit(void)
+static void over_the_limit(parameters p)
 {
-    declare();
     HERE;
     test_store_value(IR_SHARED, IR_U32, tile("x", planted ? SMEM_LIMIT + 1024 : SMEM_LIMIT), 0, u32(0));
 }
 
-static void endless_loop(void)
+FAULT(endless_loop, 32, 1, "endless loop", "its budget; CKL_EMULATOR=\"budget=")
 {
-    declare();
     val i = ir_reg(IR_U32);
     ir_assign(i, u32(0));
     FOREVER {
@@ -188,9 +172,8 @@ static void endless_loop(void)
 }
 
 /* A loop that gives up its turn each time it asks for memory that nothing changed. */
-static void endless_polls(void)
+FAULT(endless_polls, 32, 1, "endless loop")
 {
-    parameters p = declare();
     val at = test_element(p.memory, tid(), 4), i = ir_reg(IR_U32);
     ir_assign(i, u32(0));
     FOREVER {
@@ -202,15 +185,13 @@ static void endless_polls(void)
     }
 }
 
-static void division_by_zero(void)
+FAULT(division_by_zero, 32, 1, "division by zero", "lane 0")
 {
-    declare();
     BLAMED(ir_binary(IR_DIV, u32(7), planted ? tid() : add(tid(), u32(1))));
 }
 
-static void too_many_registers(void)
+FAULT(too_many_registers, 384, 1, "deadlock", "232 registers")
 {
-    declare();
     IF(ir_compare(IR_LT, ir_sreg(IR_WARP), u32(4))) {
         BLAME;
         ir_plain(IR_SETMAXNREG, 232, 1); // the other 256 threads must give some of their 168
@@ -224,9 +205,8 @@ static void too_many_registers(void)
 }
 
 /* 384 threads of 168 registers leave 1024 of an SM, and those do not count: 32 + 2 * 240 are more than 3 * 168. */
-static void rest_of_registers(void)
+FAULT(rest_of_registers, 384, 1, "deadlock", "240 registers")
 {
-    declare();
     IF(ir_compare(IR_LT, ir_sreg(IR_WARP), u32(4)))
         ir_plain(IR_SETMAXNREG, planted ? 32 : 24, 0);
     ELSE
@@ -235,38 +215,9 @@ static void rest_of_registers(void)
     }
 }
 
-static const fault_case cases[] = {
-    { out_of_bounds,
-      32,
-      1,
-      { "out-of-bounds global access", "lane 16, at", "4 bytes at memory+16384: 4 bytes past the end" } },
-    { out_of_bounds_shared,
-      32,
-      1,
-      { "out-of-bounds shared access", "lane 31", "x+128, offset 128 of the kernel's 128 bytes" } },
-    { misaligned, 32, 1, { "misaligned global access", "lane 0", "memory+4, address 0x" } },
-    { uninitialised_global, 32, 1, { "uninitialised global memory", "4 bytes at fresh+0, offset 0 of" } },
-    { uninitialised_part, 32, 1, { "read of uninitialised shared memory", "x+2 came by cp_async" } },
-    { uninitialised_vector, 32, 1, { "read of uninitialised global memory", "16 bytes at fresh+0" } },
-    { uninitialised_shared, 32, 1, { "uninitialised shared memory", "x is read before it was written" } },
-    { uninitialised_half, 32, 1, { "uninitialised shared memory", "x+2 is read before" } },
-    { race, 64, 1, { "shared-memory race", "no barrier orders them", "warp " } },
-    { race_after_reads, 128, 1, { "shared-memory race", "no barrier orders them" } },
-    { race_after_two_readers, 96, 1, { "shared-memory race", "warp 0", "warp 1" } },
-    { race_of_halves, 64, 1, { "shared-memory race", "meets the write" } },
-    { diverged_barrier, 64, 1, { "divergence at a converged instruction", "lane 16", "bar_sync" } },
-    { barrier_counts_differ, 96, 1, { "misused barrier", "barrier 1", "96" } },
-    { barrier_at_two_places, 64, 1, { "misused barrier", "others wait by another instruction, at " } },
-    { endless_loop, 32, 1, { "endless loop", "its budget; CKL_EMULATOR=\"budget=" } },
-    { endless_polls, 32, 1, { "endless loop" } },
-    { division_by_zero, 32, 1, { "division by zero", "lane 0" } },
-    { too_many_registers, 384, 1, { "deadlock", "232 registers" } },
-    { rest_of_registers, 384, 1, { "deadlock", "240 registers" } },
-};
-
 TEST(over_the_limit)
 {
-    static const fault_case c = { over_the_limit, 32, 1, { "233472", "232448" } };
+    static const fault_case c = { over_the_limit, 32, 1, { "233472", "232448" }, 1, 0 };
     bench b = bench_open("");
     assert_int_equal(bench_run(&b, &c, true), CKL_UNSUPPORTED);
     check_report(&c, "");
@@ -278,31 +229,29 @@ TEST(over_the_limit)
 TEST(launch_after_fault)
 {
     bench b = bench_open("");
-    assert_int_equal(bench_run(&b, &cases[0], true), CKL_DEVICE_FAULT);
-    assert_ok(bench_run(&b, &cases[0], false));
+    assert_int_equal(bench_run(&b, &out_of_bounds_case, true), CKL_DEVICE_FAULT);
+    assert_ok(bench_run(&b, &out_of_bounds_case, false));
     b.gpu->ops->close(b.gpu);
 }
 
 /* Bank conflicts are counted, with the worst line. */
-static void conflicting_stores(void)
+static void conflicting_stores(parameters p)
 {
-    declare();
     val x = tile("x", 4 * 32 * 33);
     BLAMED(test_store_value(IR_SHARED, IR_U32, add(x, mul(tid(), planted ? 4 * 32 : 4 * 33)), 0, u32(0)));
 }
 
 /* Eight rows of 16 bytes at a time. */
-static void conflicting_matrices(void)
+static void conflicting_matrices(parameters p)
 {
-    declare();
     const val x = tile("x", 32 * 128), zeros[] = { u32(0), u32(0), u32(0), u32(0) };
     BLAMED(ir_stmatrix(4, false, add(x, mul(tid(), planted ? 128 : 16)), 0, zeros));
 }
 
 TEST(bank_conflicts)
 {
-    static const fault_case all[] = { { conflicting_stores, 32, 1, { NULL } },
-                                      { conflicting_matrices, 32, 1, { NULL } } };
+    static const fault_case all[] = { { conflicting_stores, 32, 1, { NULL }, 1, 0 },
+                                      { conflicting_matrices, 32, 1, { NULL }, 1, 0 } };
     static const int conflicts[] = { 31, 4 * 7 };
     for (int i = 0; i < COUNT_OF(all); i++) {
         char where[96], line[64];
@@ -322,9 +271,8 @@ TEST(bank_conflicts)
 
 static int written_at; // line
 
-static void read_before_store(void)
+static void read_before_store(parameters p)
 {
-    declare();
     val x = tile("x", 128), at = add(x, mul(ir_sreg(IR_LANE), 4));
     IF(is_warp(0)) {
         BLAMED(test_load_value(IR_SHARED, IR_U32, at, 0));
@@ -337,9 +285,8 @@ static void read_before_store(void)
 }
 
 /* After some rounds in which every warp has its turn. */
-static void read_long_before_store(void)
+static void read_long_before_store(parameters p)
 {
-    declare();
     val x = tile("x", 128), at = add(x, mul(ir_sreg(IR_LANE), 4));
     IF(is_warp(0)) {
         BLAMED(test_load_value(IR_SHARED, IR_U32, at, 0));
@@ -364,9 +311,8 @@ static void begin_barrier(val bar)
         init_barrier(bar);
 }
 
-static void read_before_copy(void)
+static void read_before_copy(parameters p)
 {
-    parameters p = declare();
     val x = tile("x", 128), bar = barrier("bar");
     IF(is_warp(0)) {
         BLAMED(test_load_value(IR_SHARED, IR_U32, add(x, mul(ir_sreg(IR_LANE), 4)), 0));
@@ -383,9 +329,8 @@ static void read_before_copy(void)
     }
 }
 
-static void wait_before_init(void)
+static void wait_before_init(parameters p)
 {
-    declare();
     val bar = barrier("bar");
     IF(is_warp(0)) {
         BLAMED(ir_mbarrier_wait(bar, 0, u32(0)));
@@ -402,7 +347,7 @@ static void wait_before_init(void)
 TEST(written_later)
 {
     static const struct {
-        void (*describe)(void);
+        void (*describe)(parameters p);
         const char *what, *writer, *missing;
     } all[] = {
         { read_before_store, "x is read before it was written; warp 1", "warp 1 writes it later", "a barrier between" },
@@ -413,7 +358,7 @@ TEST(written_later)
     };
     for (int i = 0; i < COUNT_OF(all); i++) {
         bench b = bench_open("budget=100000");
-        const fault_case c = { all[i].describe, 64, 1, { all[i].what, all[i].writer, all[i].missing } };
+        const fault_case c = { all[i].describe, 64, 1, { all[i].what, all[i].writer, all[i].missing }, 1, 0 };
         char line[64];
         assert_int_equal(bench_run(&b, &c, true), CKL_DEVICE_FAULT);
         check_report(&c, "rounds");
@@ -431,9 +376,8 @@ static val is_last_cta(void)
 }
 
 /* All CTAs but the last write what they read. */
-static void unwritten_in_last(void)
+static void unwritten_in_last(parameters p)
 {
-    declare();
     val at = add(tile("x", 4096), mul(tid(), 128));
     IF(is_last_cta()) {
     }
@@ -442,9 +386,8 @@ static void unwritten_in_last(void)
 }
 
 /* In the last one no barrier lies between the second write and a read. */
-static void race_in_last(void)
+static void race_in_last(parameters p)
 {
-    declare();
     val x = tile("x", 256);
     test_store_value(IR_SHARED, IR_U32, add(x, mul(tid(), 4)), 0, tid());
     ir_bar_sync(u32(0), 64);
@@ -458,19 +401,16 @@ static void race_in_last(void)
 /* A CTA finds nothing of the one before it: neither its shared memory nor what its warps knew of each other. */
 TEST(later_cta)
 {
-    const fault_case last[] = { { unwritten_in_last, 32, 1, { "x is read before it was written" } },
-                                { race_in_last, 64, 1, { "shared-memory race", "no barrier orders them" } } };
+    const fault_case last[] = {
+        { unwritten_in_last, 32, 1, { "x is read before it was written" }, CTAS, 0 },
+        { race_in_last, 64, 1, { "shared-memory race", "no barrier orders them" }, CTAS, 0 },
+    };
     for (int i = 0; i < COUNT_OF(last); i++) {
         bench b = bench_open("");
-        test_kernel k = { last[i].describe, IR_SM90A, .threads = last[i].threads, .grid = CTAS };
-        blamed = 0;
-        assert_int_equal(test_run(b.gpu, k, (void *[]){ &b.memory, &b.fresh, &b.map }), CKL_DEVICE_FAULT);
+        assert_int_equal(bench_run(&b, &last[i], true), CKL_DEVICE_FAULT);
         check_report(&last[i], "");
         b.gpu->ops->close(b.gpu);
     }
 }
 
-int main(void)
-{
-    return run_cases(cases, COUNT_OF(cases));
-}
+RUN_TESTS(NULL, NULL)

@@ -8,6 +8,8 @@
 
 #include "unit_emulator_short.h"
 
+#define BLAMED_FILE (strrchr(__BASE_FILE__, '/') + 1)
+
 enum {
     MEMORY_BYTES = 16384, // of "memory", initialised, and of "fresh", never written
     ROWS = 64,            // of the tile that "map" describes: f16, in rows of 128 bytes
@@ -69,10 +71,13 @@ static inline val descriptor(val address)
 }
 
 typedef struct fault_case {
-    void (*describe)(void);
+    void (*describe)(parameters p);
     int threads, cluster;
     const char *words[3]; // of the report
+    int grid, more;       // CTAs, and those that the planted fault wants beside them
 } fault_case;
+
+static const fault_case *described;
 
 typedef struct bench {
     ckl_device *gpu;
@@ -98,17 +103,18 @@ static inline bench bench_open(const char *settings)
     return b;
 }
 
-static inline ckl_status bench_run_grid(bench *b, const fault_case *c, bool plant, int64_t grid)
+static void describe_case(void)
 {
-    planted = plant;
-    blamed = 0;
-    test_kernel k = { c->describe, IR_SM90A, .threads = c->threads, .cluster = c->cluster, .grid = grid };
-    return test_run(b->gpu, k, (void *[]){ &b->memory, &b->fresh, &b->map });
+    described->describe(declare());
 }
 
 static inline ckl_status bench_run(bench *b, const fault_case *c, bool plant)
 {
-    return bench_run_grid(b, c, plant, c->cluster);
+    described = c;
+    planted = plant;
+    blamed = 0;
+    test_kernel k = { describe_case, IR_SM90A, c->threads, c->cluster, c->grid + (plant ? c->more : 0) };
+    return test_run(b->gpu, k, (void *[]){ &b->memory, &b->fresh, &b->map });
 }
 
 static inline void check_report(const fault_case *c, const char *settings)
@@ -124,12 +130,13 @@ static inline void check_report(const fault_case *c, const char *settings)
         fail_msg("[%s] %s is not in: %s", settings, line, ckl_error());
 }
 
-/* On grids of so many CTAs, with the fault and without it. */
-static inline void check_case(const fault_case *c, int64_t grid_planted, int64_t grid)
+/* A test of a case: with the fault, and without it. */
+static inline void test_fault(void **state)
 {
+    const fault_case *c = *state;
     for (int i = 0; i < COUNT_OF(all_settings); i++) {
         bench b = bench_open(all_settings[i]);
-        ckl_status status = bench_run_grid(&b, c, true, grid_planted);
+        ckl_status status = bench_run(&b, c, true);
         if (status != CKL_DEVICE_FAULT)
             fail_msg("[%s] planted: status %s", all_settings[i], ckl_status_name(status));
         check_report(c, all_settings[i]);
@@ -137,30 +144,29 @@ static inline void check_case(const fault_case *c, int64_t grid_planted, int64_t
             print_message("%s\n", ckl_error());
         b.gpu->ops->close(b.gpu);
         b = bench_open(all_settings[i]); // a fault may leave half a tile stored
-        if (bench_run_grid(&b, c, false, grid) != CKL_OK)
+        if (bench_run(&b, c, false) != CKL_OK)
             fail_msg("[%s] corrected: %s", all_settings[i], ckl_error());
         b.gpu->ops->close(b.gpu);
     }
 }
 
-static inline void test_fault(void **state)
-{
-    const fault_case *c = *state;
-    check_case(c, c->cluster, c->cluster);
-}
-
-/* A test of its own for case i. */
-static inline void enlist_case(int i, const fault_case *c, CMUnitTestFunction test, const void *of)
-{
-    char name[TEST_NAME_MAX];
-    snprintf(name, sizeof name, "fault %d: %s", i, c->words[0]);
-    enlist(name, test, NULL, NULL, of);
-}
-
-/* Runs the tests of the file, and every case as one of its own. */
-static inline int run_cases(const fault_case *cases, int count)
-{
-    for (int i = 0; i < count; i++)
-        enlist_case(i, &cases[i], test_fault, &cases[i]);
-    return run_enlisted(NULL, NULL);
-}
+/*
+ * A case and its test: FAULT(name, threads, CTAs of a cluster, words of the report) { ... } describes the kernel, whose
+ * parameters are p. GRID_FAULT has the case's grid and more before the words; of _CALL the kernel is a call.
+ */
+#define GRID_FAULT(name, threads, cluster, grid, more, ...)                                        \
+    static void name(parameters p);                                                                \
+    static const fault_case name##_case = { name, threads, cluster, { __VA_ARGS__ }, grid, more }; \
+    __attribute__((constructor)) static void enlist_##name(void)                                   \
+    {                                                                                              \
+        enlist("fault: " #name, test_fault, NULL, NULL, &name##_case);                             \
+    }                                                                                              \
+    static void name(parameters p)
+#define FAULT(name, threads, cluster, ...) GRID_FAULT(name, threads, cluster, cluster, 0, __VA_ARGS__)
+#define GRID_FAULT_CALL(name, call, threads, cluster, grid, more, ...) \
+    GRID_FAULT(name, threads, cluster, grid, more, __VA_ARGS__)        \
+    {                                                                  \
+        call;                                                          \
+    }
+#define FAULT_CALL(name, call, threads, cluster, ...) \
+    GRID_FAULT_CALL(name, call, threads, cluster, cluster, 0, __VA_ARGS__)

@@ -1,5 +1,4 @@
 /* unit_emulator_flags.c - the checker: flags in global memory by which one CTA tells another what it has written. */
-#define BLAMED_FILE "unit_emulator_flags.c"
 #include "unit_emulator_global.h"
 
 /* How CTA 1 says that it has written a value, and CTA 0 learns of it. */
@@ -10,9 +9,8 @@ typedef struct passing {
 } passing;
 
 /* CTA 0 waits, so that it always starts too early. */
-static void pass_flag(passing by)
+static void pass_flag(parameters p, passing by)
 {
-    parameters p = declare();
     val flag = at_offset(p.memory, FLAG);
     IF(ir_elect()) {
         IF(is_cta(0)) {
@@ -33,47 +31,46 @@ static void pass_flag(passing by)
 }
 
 /* A release is of what came before it. Either access may be the later one. */
-static void written_after_release(void)
+GRID_FAULT(written_after_release, 32, 1, 2, 0, "global-memory race", "of memory+0 meets the ")
 {
-    pass_flag((passing){ .store = IR_ORDER_RELEASE, .load = IR_ORDER_ACQUIRE, .late = planted });
+    pass_flag(p, (passing){ .store = IR_ORDER_RELEASE, .load = IR_ORDER_ACQUIRE, .late = planted });
     blamed = 0;
 }
 
 /* A fence of the CTA alone publishes nothing to the other one. */
-static void fence_too_narrow(void)
+GRID_FAULT(fence_too_narrow, 32, 1, 2, 0, "global-memory race", "of memory+0 meets the write by warp 0 of CTA (1")
 {
-    pass_flag((passing){ .store = IR_ORDER_RELAXED,
-                         .load = IR_ORDER_ACQUIRE,
-                         .fenced = true,
-                         .fence = planted ? IR_SCOPE_CTA : IR_SCOPE_GPU });
+    pass_flag(p, (passing){ .store = IR_ORDER_RELAXED,
+                            .load = IR_ORDER_ACQUIRE,
+                            .fenced = true,
+                            .fence = planted ? IR_SCOPE_CTA : IR_SCOPE_GPU });
 }
 
-static void relaxed_flag(void)
+GRID_FAULT(relaxed_flag, 32, 1, 2, 0, "global-memory race", "read of memory+0 meets the write by warp 0 of CTA (1")
 {
-    pass_flag((passing){ .store = planted ? IR_ORDER_RELAXED : IR_ORDER_RELEASE, .load = IR_ORDER_ACQUIRE });
+    pass_flag(p, (passing){ .store = planted ? IR_ORDER_RELAXED : IR_ORDER_RELEASE, .load = IR_ORDER_ACQUIRE });
 }
 
-static void polled_without_acquire(void)
+GRID_FAULT(polled_without_acquire, 32, 1, 2, 0, "global-memory race", "read, but not acquired")
 {
-    pass_flag((passing){ .store = IR_ORDER_RELEASE, .load = planted ? IR_ORDER_RELAXED : IR_ORDER_ACQUIRE });
+    pass_flag(p, (passing){ .store = IR_ORDER_RELEASE, .load = planted ? IR_ORDER_RELAXED : IR_ORDER_ACQUIRE });
 }
 
-static void ordinary_flag(void)
+GRID_FAULT(ordinary_flag, 32, 1, 2, 0, "global-memory race", "memory+8192", "both must be strong")
 {
-    pass_flag((passing){ .store = planted ? IR_ORDER_DEFAULT : IR_ORDER_RELEASE, .load = IR_ORDER_ACQUIRE });
+    pass_flag(p, (passing){ .store = planted ? IR_ORDER_DEFAULT : IR_ORDER_RELEASE, .load = IR_ORDER_ACQUIRE });
     blamed = planted ? 0 : blamed; // the poll or the store, whichever comes later
 }
 
-static void polled_by_ordinary_loads(void)
+GRID_FAULT(polled_by_ordinary_loads, 32, 1, 2, 0, "global-memory race", "memory+8192", "both must be strong")
 {
-    pass_flag((passing){ .store = IR_ORDER_RELEASE, .load = planted ? IR_ORDER_DEFAULT : IR_ORDER_ACQUIRE });
+    pass_flag(p, (passing){ .store = IR_ORDER_RELEASE, .load = planted ? IR_ORDER_DEFAULT : IR_ORDER_ACQUIRE });
     blamed = planted ? 0 : blamed;
 }
 
 /* For warps of one CTA a fence of the CTA does; planted, there is none. */
-static void flag_within_a_cta(void)
+GRID_FAULT(flag_within_a_cta, 64, 1, 1, 0, "global-memory race", "of memory+0 meets the write by warp 0")
 {
-    parameters p = declare();
     val flag = at_offset(p.memory, FLAG);
     only_thread(0);
     test_store_value(IR_GLOBAL, IR_U32, p.memory, 0, u32(7));
@@ -88,9 +85,8 @@ static void flag_within_a_cta(void)
 }
 
 /* CTA 0 writes and sets the flag, CTA 1 polls, each in a scope of its own. */
-static void pass_in_scopes(ir_scope release, ir_scope acquire)
+static void pass_in_scopes(parameters p, ir_scope release, ir_scope acquire)
 {
-    parameters p = declare();
     val flag = at_offset(p.memory, FLAG);
     IF(ir_elect()) {
         IF(is_cta(0)) {
@@ -110,15 +106,16 @@ static void pass_in_scopes(ir_scope release, ir_scope acquire)
 }
 
 /* An acquire of CTA scope does not include the other CTA. */
-KERNEL(polled_too_near, pass_in_scopes(IR_SCOPE_SYS, planted ? IR_SCOPE_CTA : IR_SCOPE_SYS))
+GRID_FAULT_CALL(polled_too_near, pass_in_scopes(p, IR_SCOPE_SYS, planted ? IR_SCOPE_CTA : IR_SCOPE_SYS), 32, 1, 2, 0,
+                "global-memory race", "memory+8192", "by warp 0 of CTA")
 
 /* A release of cluster scope orders the other CTA of the cluster, one of CTA scope does not. */
-KERNEL(flag_of_a_cluster, pass_in_scopes(planted ? IR_SCOPE_CTA : IR_SCOPE_CLUSTER, IR_SCOPE_CLUSTER))
+GRID_FAULT_CALL(flag_of_a_cluster, pass_in_scopes(p, planted ? IR_SCOPE_CTA : IR_SCOPE_CLUSTER, IR_SCOPE_CLUSTER), 32,
+                2, 2, 0, "global-memory race", "by warp 0 of CTA")
 
 /* The flag goes through a third CTA, which takes what it knows along. */
-static void passed_on(void)
+GRID_FAULT(passed_on, 32, 1, 3, 0, "global-memory race", "warp 0 of CTA (2,0,0)")
 {
-    parameters p = declare();
     val flag = at_offset(p.memory, FLAG), next = at_offset(p.memory, FLAG + 4);
     IF(ir_elect()) {
         IF(is_cta(0)) {
@@ -137,9 +134,8 @@ static void passed_on(void)
 }
 
 /* A third CTA overwrites the flag before it is read: an atomic passes on what was published there, a store does not. */
-static void overwritten(void)
+GRID_FAULT(overwritten, 32, 1, 3, 0, "global-memory race", "warp 0 of CTA (2,0,0)")
 {
-    parameters p = declare();
     val flag = at_offset(p.memory, FLAG), next = at_offset(p.memory, FLAG + 4);
     IF(ir_elect()) {
         IF(is_cta(0)) {
@@ -163,9 +159,8 @@ static void overwritten(void)
 }
 
 /* A reduction tells nobody what it found: a fence behind it acquires nothing. */
-static void found_by_a_reduction(void)
+GRID_FAULT(found_by_a_reduction, 32, 1, 2, 0, "global-memory race", "of memory+0 meets the write by warp 0 of CTA (1")
 {
-    parameters p = declare();
     val flag = at_offset(p.memory, FLAG), next = at_offset(p.memory, COUNTER);
     IF(ir_elect()) {
         IF(is_cta(0)) {
@@ -185,24 +180,4 @@ static void found_by_a_reduction(void)
     }
 }
 
-static const global_case cases[] = {
-    { { relaxed_flag, 32, 1, { "global-memory race", "read of memory+0 meets the write by warp 0 of CTA (1" } }, 2, 0 },
-    { { fence_too_narrow, 32, 1, { "global-memory race", "of memory+0 meets the write by warp 0 of CTA (1" } }, 2, 0 },
-    { { flag_within_a_cta, 64, 1, { "global-memory race", "of memory+0 meets the write by warp 0" } }, 1, 0 },
-    { { written_after_release, 32, 1, { "global-memory race", "of memory+0 meets the " } }, 2, 0 },
-    { { polled_without_acquire, 32, 1, { "global-memory race", "read, but not acquired" } }, 2, 0 },
-    { { ordinary_flag, 32, 1, { "global-memory race", "memory+8192", "both must be strong" } }, 2, 0 },
-    { { polled_by_ordinary_loads, 32, 1, { "global-memory race", "memory+8192", "both must be strong" } }, 2, 0 },
-    { { polled_too_near, 32, 1, { "global-memory race", "memory+8192", "by warp 0 of CTA" } }, 2, 0 },
-    { { flag_of_a_cluster, 32, 2, { "global-memory race", "by warp 0 of CTA" } }, 2, 0 },
-    { { passed_on, 32, 1, { "global-memory race", "warp 0 of CTA (2,0,0)" } }, 3, 0 },
-    { { found_by_a_reduction, 32, 1, { "global-memory race", "of memory+0 meets the write by warp 0 of CTA (1" } },
-      2,
-      0 },
-    { { overwritten, 32, 1, { "global-memory race", "warp 0 of CTA (2,0,0)" } }, 3, 0 },
-};
-
-int main(void)
-{
-    return run_global(cases, COUNT_OF(cases));
-}
+RUN_TESTS(NULL, NULL)

@@ -1,19 +1,16 @@
 /* unit_emulator_global.c - the checker: order in global memory, and CTAs that wait for each other. */
-#define BLAMED_FILE "unit_emulator_global.c"
 #include "unit_emulator_global.h"
 
 /* Races that no order could mend */
 
-static void same_word(void)
+GRID_FAULT(same_word, 32, 1, 2, 0, "global-memory race", "write of memory+0 meets the write by CTA")
 {
-    parameters p = declare();
     BLAMED(test_store_value(IR_GLOBAL, IR_U32, test_element(p.memory, planted ? u32(0) : cta(), 4), 0, cta()));
 }
 
 /* Each CTA writes half of a word; planted, the second writes all of it. */
-static void halves_of_a_word(void)
+GRID_FAULT(halves_of_a_word, 32, 1, 2, 0, "global-memory race", "no release and acquire")
 {
-    parameters p = declare();
     ir_type type = planted ? IR_U32 : IR_U16;
     only_thread(0);
     IF(is_cta(0))
@@ -28,9 +25,8 @@ static void halves_of_a_word(void)
 }
 
 /* What one CTA has written of a word another one reads: that is the fault, and not that the rest was never written. */
-static void half_written_by_another(void)
+GRID_FAULT(half_written_by_another, 32, 1, 2, 0, "global-memory race", "fresh+0")
 {
-    parameters p = declare();
     only_thread(0);
     IF(is_cta(0))
         test_store_value(IR_GLOBAL, IR_U16, p.fresh, 0, ir_int(IR_U16, 1));
@@ -42,18 +38,16 @@ static void half_written_by_another(void)
 }
 
 /* One CTA reads what another one writes. */
-static void read_of_other(void)
+GRID_FAULT(read_of_other, 32, 1, CTAS, 0, "global-memory race", "memory+0", "no release and acquire")
 {
-    parameters p = declare();
     val x = test_load_value(IR_GLOBAL, IR_U32, p.memory, planted ? 0 : 1024);
     IF(is_cta(CTAS - 1))
         test_store_value(IR_GLOBAL, IR_U32, test_element(p.memory, tid(), 4), 0, x);
 }
 
 /* One reads, the other one writes. */
-static void read_of_one(void)
+GRID_FAULT(read_of_one, 32, 1, 2, 0, "global-memory race", "memory+0", "CTA (0,0,0)")
 {
-    parameters p = declare();
     only_thread(0);
     IF(is_cta(0))
         test_load_value(IR_GLOBAL, IR_U32, p.memory, 0);
@@ -62,9 +56,8 @@ static void read_of_one(void)
 }
 
 /* The tile that every CTA loads by TMA is written by one of them. */
-static void tma_load_of_written(void)
+GRID_FAULT(tma_load_of_written, 32, 1, 1, 1, "global-memory race", "memory+512", "by ")
 {
-    parameters p = declare();
     val x = tile("x", TILE_BYTES), bar = barrier("bar"), zero = ir_int(CKL_I32, 0);
     const val origin[] = { zero, zero };
     IF(ir_elect()) {
@@ -88,9 +81,8 @@ typedef enum mistake {
 } mistake;
 
 /* Every warp of every CTA writes a value, a counter finds the last CTA, and that reads them all. */
-static void gather(mistake m)
+static void gather(parameters p, mistake m)
 {
-    parameters p = declare();
     val warps = u32(2), total = u32(CTAS), last = ir_reg(IR_U32);
     int64_t told = ir_smem_alloc("told", 4, 4);
     val mine = ir_fma(cta(), warps, ir_sreg(IR_WARP));
@@ -114,15 +106,17 @@ static void gather(mistake m)
     }
 }
 
-KERNEL(gather_no_fence_before, gather(NO_FENCE_BEFORE))
-KERNEL(gather_no_fence_after, gather(NO_FENCE_AFTER))
-KERNEL(gather_no_barrier, gather(NO_BARRIER))
-KERNEL(gather_narrow_fence, gather(NARROW_FENCE))
+GRID_FAULT_CALL(gather_no_fence_before, gather(p, NO_FENCE_BEFORE), 64, 1, CTAS, 0, "global-memory race",
+                "fence or a release before the flag")
+GRID_FAULT_CALL(gather_no_fence_after, gather(p, NO_FENCE_AFTER), 64, 1, CTAS, 0, "global-memory race",
+                "read, but not acquired")
+GRID_FAULT_CALL(gather_no_barrier, gather(p, NO_BARRIER), 64, 1, CTAS, 0, "global-memory race", "read of memory+",
+                "warp 1 of CTA")
+GRID_FAULT_CALL(gather_narrow_fence, gather(p, NARROW_FENCE), 64, 1, CTAS, 0, "global-memory race", "by warp")
 
 /* The counter releases and acquires by itself. */
-static void gather_by_order(void)
+GRID_FAULT(gather_by_order, 32, 1, CTAS, 0, "global-memory race", "warp 0 of CTA")
 {
-    parameters p = declare();
     IF(ir_elect()) {
         test_store_value(IR_GLOBAL, IR_U32, test_element(p.memory, cta(), 4), 0, cta());
         ir_order order = planted ? IR_ORDER_ACQUIRE : IR_ORDER_ACQ_REL;
@@ -147,9 +141,8 @@ static void fill(val x)
 }
 
 /* Planted, only the source has been read when the flag is set. */
-static void store_not_complete(void)
+GRID_FAULT(store_not_complete, 32, 1, 2, 0, "global-memory race", "the bulk store of warp 0 of CTA (1", "bulk_wait")
 {
-    parameters p = declare();
     val x = tile("x", TILE_BYTES), flag = at_offset(p.memory, FLAG), zero = ir_int(CKL_I32, 0);
     const val origin[] = { zero, zero };
     fill(x);
@@ -170,9 +163,8 @@ static void store_not_complete(void)
 }
 
 /* What ordinary stores of another CTA wrote is loaded by TMA. */
-static void load_without_proxy_fence(void)
+GRID_FAULT(load_without_proxy_fence, 32, 1, 2, 0, "missing fence_proxy_async", "memory+512", "_gmem")
 {
-    parameters p = declare();
     val x = tile("x", TILE_BYTES), bar = barrier("bar");
     val flag = at_offset(p.memory, FLAG), zero = ir_int(CKL_I32, 0);
     const val origin[] = { zero, zero };
@@ -197,9 +189,8 @@ static void load_without_proxy_fence(void)
 /* CTAs that are not there */
 
 /* All CTAs wait for each other; planted, there are more than the device holds. */
-static void grid_barrier(void)
+GRID_FAULT(grid_barrier, 32, 1, SMS, 1, "deadlock", "memory+8256 to change", "the device holds 6 at once")
 {
-    parameters p = declare();
     val count = at_offset(p.memory, COUNTER);
     ir_smem_alloc("much", SMEM_OF_ONE_PER_SM, 128);
     IF(ir_elect()) {
@@ -213,9 +204,8 @@ static void grid_barrier(void)
 }
 
 /* A lock by exchange; planted, whoever takes it keeps it. */
-static void lock(void)
+GRID_FAULT(lock, 32, 1, 2, 0, "deadlock", "memory+8256 to change", "1 of 2 CTAs have ended")
 {
-    parameters p = declare();
     val held = at_offset(p.memory, COUNTER);
     IF(ir_elect()) {
         FOREVER {
@@ -230,9 +220,8 @@ static void lock(void)
 }
 
 /* Every CTA waits for the one before it: fine in any order that the device may choose, for all have room. */
-static void turnstile(void)
+static void turnstile(parameters p)
 {
-    parameters p = declare();
     val flag = at_offset(p.memory, FLAG), sum = ir_reg(IR_U32);
     IF(ir_elect()) {
         HERE;
@@ -244,9 +233,8 @@ static void turnstile(void)
 }
 
 /* The last CTA says so; planted, it leaves the counter as it is, and the next launch has no last one. */
-static void counts_to_last(void)
+static void counts_to_last(parameters p)
 {
-    parameters p = declare();
     IF(ir_elect()) {
         HERE;
         val before = ir_atomic(IR_ORDER_DEFAULT, IR_SCOPE_GPU, IR_RED_ADD, p.memory, COUNTER, u32(1));
@@ -259,17 +247,15 @@ static void counts_to_last(void)
 }
 
 /* What the launch before this one has stored in fresh memory, and nothing else has. */
-static void reads_fresh(void)
+static void reads_fresh(parameters p)
 {
-    parameters p = declare();
     HERE;
     test_load_value(IR_GLOBAL, IR_U32, p.fresh, 0);
 }
 
 /* A poll that finds nothing new, and no other; then warps that pass one barrier after the other. */
-static void barriers_after_a_poll(void)
+static void barriers_after_a_poll(parameters p)
 {
-    parameters p = declare();
     val round = ir_reg(IR_U32);
     HERE;
     ir_assign(round, u32(0));
@@ -283,9 +269,8 @@ static void barriers_after_a_poll(void)
 }
 
 /* Two warps meet at a barrier where two others have met. A flag said that these had, and planted, nothing more. */
-static void barrier_of_others(void)
+GRID_FAULT(barrier_of_others, 128, 1, 1, 0, "shared-memory race", "by warp 1", "no barrier orders them")
 {
-    parameters p = declare();
     val x = add(tile("x", 128), mul(ir_sreg(IR_LANE), 4)), flag = at_offset(p.memory, FLAG);
     IF(ir_compare(IR_LT, ir_sreg(IR_WARP), u32(2))) {
         IF(is_warp(1)) {
@@ -304,9 +289,8 @@ static void barrier_of_others(void)
 }
 
 /* By its barrier a cluster also knows what TMA may load; planted, the writer did not say so. */
-static void cluster_loads_what_one_wrote(void)
+GRID_FAULT(cluster_loads_what_one_wrote, 32, 2, 2, 0, "missing fence_proxy_async", "memory+512", "_gmem")
 {
-    parameters p = declare();
     val x = tile("x", TILE_BYTES), bar = barrier("bar"), zero = ir_int(CKL_I32, 0);
     const val origin[] = { zero, zero };
     ir_load_strong(IR_ORDER_RELAXED, IR_SCOPE_GPU, IR_U32, p.memory, FLAG);
@@ -333,9 +317,9 @@ static void cluster_loads_what_one_wrote(void)
  */
 enum { READERS = 80 };
 
-static void read_by_many(void)
+GRID_FAULT(read_by_many, 32, 1, READERS + 2, 0, "global-memory race",
+           "write of memory+0 meets the read by warp 0 of CTA (0,0,0)")
 {
-    parameters p = declare();
     val count = at_offset(p.memory, COUNTER), flag = at_offset(p.memory, FLAG);
     IF(ir_elect()) {
         IF(ir_compare(IR_LT, cta(), u32(READERS))) {
@@ -355,43 +339,18 @@ static void read_by_many(void)
     }
 }
 
-static const global_case cases[] = {
-    { { same_word, 32, 1, { "global-memory race", "write of memory+0 meets the write by CTA" } }, 2, 0 },
-    { { halves_of_a_word, 32, 1, { "global-memory race", "no release and acquire" } }, 2, 0 },
-    { { half_written_by_another, 32, 1, { "global-memory race", "fresh+0" } }, 2, 0 },
-    { { read_of_other, 32, 1, { "global-memory race", "memory+0", "no release and acquire" } }, CTAS, 0 },
-    { { read_of_one, 32, 1, { "global-memory race", "memory+0", "CTA (0,0,0)" } }, 2, 0 },
-    { { tma_load_of_written, 32, 1, { "global-memory race", "memory+512", "by " } }, 1, 1 },
-    { { gather_no_fence_before, 64, 1, { "global-memory race", "fence or a release before the flag" } }, CTAS, 0 },
-    { { gather_no_fence_after, 64, 1, { "global-memory race", "read, but not acquired" } }, CTAS, 0 },
-    { { gather_no_barrier, 64, 1, { "global-memory race", "read of memory+", "warp 1 of CTA" } }, CTAS, 0 },
-    { { gather_narrow_fence, 64, 1, { "global-memory race", "by warp" } }, CTAS, 0 },
-    { { gather_by_order, 32, 1, { "global-memory race", "warp 0 of CTA" } }, CTAS, 0 },
-    { { store_not_complete, 32, 1, { "global-memory race", "the bulk store of warp 0 of CTA (1", "bulk_wait" } },
-      2,
-      0 },
-    { { load_without_proxy_fence, 32, 1, { "missing fence_proxy_async", "memory+512", "_gmem" } }, 2, 0 },
-    { { grid_barrier, 32, 1, { "deadlock", "memory+8256 to change", "the device holds 6 at once" } }, SMS, 1 },
-    { { barrier_of_others, 128, 1, { "shared-memory race", "by warp 1", "no barrier orders them" } }, 1, 0 },
-    { { cluster_loads_what_one_wrote, 32, 2, { "missing fence_proxy_async", "memory+512", "_gmem" } }, 2, 0 },
-    { { read_by_many, 32, 1, { "global-memory race", "write of memory+0 meets the read by warp 0 of CTA (0,0,0)" } },
-      READERS + 2,
-      0 },
-    { { lock, 32, 1, { "deadlock", "memory+8256 to change", "1 of 2 CTAs have ended" } }, 2, 0 },
-};
-
 /* Nothing is planted, and nothing found. */
-static bench runs(const char *settings, const global_case *c)
+static bench runs(const char *settings, const fault_case *c)
 {
     bench b = bench_open(settings);
-    if (bench_run_grid(&b, &c->fault, false, c->grid) != CKL_OK)
+    if (bench_run(&b, c, false) != CKL_OK)
         fail_msg("[%s] %s", settings, ckl_error());
     return b;
 }
 
 TEST(turnstile)
 {
-    static const global_case c = { { turnstile, 32, 1, { NULL } }, 40, 0 };
+    static const fault_case c = { turnstile, 32, 1, { NULL }, 40, 0 };
     for (int i = 0; i < COUNT_OF(all_settings); i++) {
         bench b = runs(all_settings[i], &c);
         uint32_t sum = 0;
@@ -417,9 +376,8 @@ static bool first_writes, first_by_bytes; // of touched_by_two
 static int first_at;                      // line
 
 /* One CTA touches a word and tells another one, which touches it in the other way. */
-static void touched_by_two(void)
+static void touched_by_two(parameters p)
 {
-    parameters p = declare();
     val flag = at_offset(p.memory, FLAG);
     only_thread(0);
     IF(is_cta(0)) {
@@ -442,22 +400,21 @@ TEST(words_and_bytes)
 {
     for (int way = 0; way < 4; way++) {
         first_writes = way & 1, first_by_bytes = way & 2;
-        const global_case c = {
-            { touched_by_two, 32, 1, { "global-memory race", first_writes ? "the write by" : "the read by" } }, 2, 0
+        const fault_case c = {
+            touched_by_two, 32, 1, { "global-memory race", first_writes ? "the write by" : "the read by" }, 2, 0
         };
-        test_global(&(void *){ (void *)(uintptr_t)&c });
+        test_fault(&(void *){ (void *)(uintptr_t)&c });
         bench b = bench_open("");
         char line[64];
         snprintf(line, sizeof line, "/%s:%d;", BLAMED_FILE, first_at);
-        assert_fails(bench_run_grid(&b, &c.fault, true, c.grid), CKL_DEVICE_FAULT, line);
+        assert_fails(bench_run(&b, &c, true), CKL_DEVICE_FAULT, line);
         b.gpu->ops->close(b.gpu);
     }
 }
 
 /* CTA 0 waits for what CTA 1 raises. */
-static void waits_for_the_next(void)
+static void waits_for_the_next(parameters p)
 {
-    parameters p = declare();
     val flag = at_offset(p.memory, FLAG);
     IF(ir_elect()) {
         HERE;
@@ -472,16 +429,16 @@ TEST(one_resident)
 {
     static const char *const settings[] = { "resident=1", "resident=1 schedule=random seed=4",
                                             "resident=2 schedule=random" };
-    static const global_case backwards = { { waits_for_the_next, 32, 1, { NULL } }, 2, 0 };
-    static const global_case forwards = { { turnstile, 32, 1, { NULL } }, 40, 0 };
-    static const global_case gathered = { { gather_by_order, 32, 1, { NULL } }, CTAS, 0 };
+    static const fault_case backwards = { waits_for_the_next, 32, 1, { NULL }, 2, 0 };
+    static const fault_case forwards = { turnstile, 32, 1, { NULL }, 40, 0 };
+    static const fault_case gathered = { gather_by_order, 32, 1, { NULL }, CTAS, 0 };
     for (int i = 0; i < COUNT_OF(settings); i++) {
         bench b = runs(settings[i], &forwards);
         const bool alone = strstr(settings[i], "resident=1") != NULL;
-        assert_ok(bench_run_grid(&b, &gathered.fault, false, CTAS));
+        assert_ok(bench_run(&b, &gathered, false));
         b.gpu->ops->close(b.gpu);
         b = bench_open(settings[i]);
-        assert_int_equal(bench_run_grid(&b, &backwards.fault, false, 2), alone ? CKL_DEVICE_FAULT : CKL_OK);
+        assert_int_equal(bench_run(&b, &backwards, false), alone ? CKL_DEVICE_FAULT : CKL_OK);
         if (alone)
             assert_non_null(strstr(ckl_error(), "and 1 have not started: the device holds 1 at once"));
         b.gpu->ops->close(b.gpu);
@@ -489,9 +446,8 @@ TEST(one_resident)
 }
 
 /* All but the first cluster wait for a flag that nobody raises. */
-static void wait_for_nobody(void)
+static void wait_for_nobody(parameters p)
 {
-    parameters p = declare();
     IF(ir_compare(IR_GE, cta(), u32(2)))
         wait_for(IR_ORDER_ACQUIRE, at_offset(p.memory, FLAG), u32(1));
 }
@@ -499,10 +455,10 @@ static void wait_for_nobody(void)
 /* Five clusters of two CTAs, two at a time. Those that wait are counted, too. */
 TEST(residents_of_a_deadlock)
 {
-    static const global_case c = { { wait_for_nobody, 32, 2, { NULL } }, 10, 0 };
+    static const fault_case c = { wait_for_nobody, 32, 2, { NULL }, 10, 0 };
     bench b = bench_open("resident=2");
     assert_fails(
-        bench_run_grid(&b, &c.fault, false, c.grid), CKL_DEVICE_FAULT,
+        bench_run(&b, &c, false), CKL_DEVICE_FAULT,
         "; 2 of 10 CTAs have ended, 2 more wait like this one, and 4 have not started: the device holds 4 at once");
     device_counter counters[COUNTER_COUNT];
     b.gpu->ops->counters(b.gpu, counters, COUNTER_COUNT);
@@ -511,9 +467,8 @@ TEST(residents_of_a_deadlock)
 }
 
 /* An endless loop does not end the launch: of several the first is kept. Another fault does, and takes its place. */
-static void endless_and_faulty(void)
+static void endless_and_faulty(parameters p)
 {
-    parameters p = declare();
     val x = ir_reg(IR_U32);
     ir_assign(x, u32(0));
     IF(ir_compare(IR_LT, cta(), u32(2))) {
@@ -529,11 +484,10 @@ static void endless_and_faulty(void)
 
 TEST(several_faults)
 {
-    static const global_case c = { { endless_and_faulty, 32, 1, { NULL } }, 3, 0 };
+    static const fault_case c = { endless_and_faulty, 32, 1, { NULL }, 3, 0 };
     for (int plant = 0; plant < 2; plant++) {
         bench b = bench_open("budget=100000");
-        assert_fails(bench_run_grid(&b, &c.fault, plant, c.grid), CKL_DEVICE_FAULT,
-                     plant ? "read of uninitialised" : "endless loop");
+        assert_fails(bench_run(&b, &c, plant), CKL_DEVICE_FAULT, plant ? "read of uninitialised" : "endless loop");
         assert_non_null(strstr(ckl_error(), plant ? "CTA (2,0,0)" : "CTA (0,0,0)"));
         b.gpu->ops->close(b.gpu);
     }
@@ -541,7 +495,7 @@ TEST(several_faults)
 
 TEST(barriers_after_a_poll)
 {
-    static const global_case c = { { barriers_after_a_poll, 64, 1, { NULL } }, 1, 0 };
+    static const fault_case c = { barriers_after_a_poll, 64, 1, { NULL }, 1, 0 };
     for (int i = 0; i < COUNT_OF(all_settings); i++) {
         bench b = runs(all_settings[i], &c);
         b.gpu->ops->close(b.gpu);
@@ -550,17 +504,17 @@ TEST(barriers_after_a_poll)
 
 TEST(counter_not_reset)
 {
-    static const global_case count = { { counts_to_last, 32, 1, { NULL } }, CTAS, 0 };
-    static const global_case read = { { reads_fresh, 32, 1, { "read of uninitialised", "fresh+0" } }, 1, 0 };
+    static const fault_case count = { counts_to_last, 32, 1, { NULL }, CTAS, 0 };
+    static const fault_case read = { reads_fresh, 32, 1, { "read of uninitialised", "fresh+0" }, 1, 0 };
     for (int plant = 0; plant < 2; plant++) {
         bench b = bench_open("");
-        assert_ok(bench_run_grid(&b, &count.fault, plant, CTAS));
+        assert_ok(bench_run(&b, &count, plant));
         b.gpu->ops->release(b.gpu, b.fresh);
         b.fresh = test_upload(b.gpu, NULL, MEMORY_BYTES);
-        assert_ok(bench_run_grid(&b, &count.fault, plant, CTAS));
-        assert_int_equal(bench_run_grid(&b, &read.fault, plant, 1), plant ? CKL_DEVICE_FAULT : CKL_OK);
+        assert_ok(bench_run(&b, &count, plant));
+        assert_int_equal(bench_run(&b, &read, plant), plant ? CKL_DEVICE_FAULT : CKL_OK);
         if (plant)
-            check_report(&read.fault, "");
+            check_report(&read, "");
         b.gpu->ops->close(b.gpu);
     }
 }
@@ -570,26 +524,25 @@ TEST(last_numbers)
 {
     enum { LEFT_MAX = 6 };
     static const unsigned char zeros[MEMORY_BYTES - FLAG];
-    for (int i = 0; i < LEFT_MAX * COUNT_OF(cases); i++) {
-        const global_case *c = &cases[i / LEFT_MAX];
+    for (int i = 0; i < LEFT_MAX * (int)enlisted_count; i++) {
+        const fault_case *c = enlisted[i / LEFT_MAX].initial_state;
+        if (!c)
+            continue;
         const uint32_t used = UINT32_MAX - 1 - (uint32_t)(i % LEFT_MAX);
         bench b = bench_open("");
         ((emulator *)b.gpu)->epochs = used;
-        assert_int_equal(bench_run_grid(&b, &c->fault, true, c->grid + c->more), CKL_DEVICE_FAULT);
-        check_report(&c->fault, "");
+        assert_int_equal(bench_run(&b, c, true), CKL_DEVICE_FAULT);
+        check_report(c, "");
         b.gpu->ops->close(b.gpu);
         b = bench_open("");
         ((emulator *)b.gpu)->epochs = 1; // so its numbers will be those of other CTAs
-        assert_ok(bench_run_grid(&b, &c->fault, false, c->grid));
+        assert_ok(bench_run(&b, c, false));
         assert_ok(b.gpu->ops->copy_in(b.gpu, (char *)b.memory + FLAG, zeros, sizeof zeros, NULL));
         ((emulator *)b.gpu)->epochs = used;
-        if (bench_run_grid(&b, &c->fault, false, c->grid) != CKL_OK)
+        if (bench_run(&b, c, false) != CKL_OK)
             fail_msg("after number %u: %s", used, ckl_error());
         b.gpu->ops->close(b.gpu);
     }
 }
 
-int main(void)
-{
-    return run_global(cases, COUNT_OF(cases));
-}
+RUN_TESTS(NULL, NULL)

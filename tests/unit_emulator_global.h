@@ -47,22 +47,3 @@ static inline void wait_for(ir_order order, val flag, val wanted)
         ir_break(ir_compare(IR_EQ, load_flag(order, flag), wanted));
     }
 }
-
-typedef struct global_case {
-    fault_case fault;
-    int grid, more; // CTAs, and those that the planted fault wants beside them
-} global_case;
-
-static inline void test_global(void **state)
-{
-    const global_case *c = *state;
-    check_case(&c->fault, c->grid + c->more, c->grid);
-}
-
-/* Runs the tests of the file, and every case as one of its own. */
-static inline int run_global(const global_case *cases, int count)
-{
-    for (int i = 0; i < count; i++)
-        enlist_case(i, &cases[i].fault, test_global, &cases[i]);
-    return run_enlisted(NULL, NULL);
-}

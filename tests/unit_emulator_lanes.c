@@ -2,7 +2,6 @@
  * unit_emulator_lanes.c - the checker: the arrival of a lane passes on what that lane did, and what the warp did before
  * it met.
  */
-#define BLAMED_FILE "unit_emulator_lanes.c"
 #include "unit_emulator_faults.h"
 
 enum { WARPS = 2, THREADS = 32 * WARPS };
@@ -14,7 +13,6 @@ typedef struct shared_words {
 
 static shared_words prepare(int arrivals)
 {
-    declare();
     const shared_words s = { .words = tile("words", 128), .first = barrier("first"), .second = barrier("second") };
     IF(ir_compare(IR_EQ, tid(), u32(0))) {
         ir_mbarrier_init(s.first, 0, arrivals);
@@ -80,10 +78,12 @@ static void all_write(void (*meet)(void))
     other_warp(&s, s.first, false);
 }
 
-KERNEL(all_write_and_sync, all_write(meet_by_warp_sync))
-KERNEL(all_write_and_meet, all_write(meet_by_barrier))
+FAULT_CALL(all_write_and_sync, all_write(meet_by_warp_sync), THREADS, 1, "shared-memory race",
+           "write by lane 1 of warp 0", "a warp_sync")
+FAULT_CALL(all_write_and_meet, all_write(meet_by_barrier), THREADS, 1, "shared-memory race",
+           "write by lane 1 of warp 0", "a warp_sync")
 
-static void all_read(void)
+FAULT(all_read, THREADS, 1, "shared-memory race", "write of words meets the read by lane 1", "a warp_sync")
 {
     const shared_words s = prepare(1);
     ir_if(is_warp(0));
@@ -95,7 +95,7 @@ static void all_read(void)
 }
 
 /* Of several warps that have read, each is looked at. */
-static void both_read(void)
+FAULT(both_read, THREADS, 1, "shared-memory race", "the read by lane 1 of warp 0", "a warp_sync")
 {
     const shared_words s = prepare(1);
     test_load_value(IR_SHARED, IR_U32, own_word(&s), 0);
@@ -107,7 +107,7 @@ static void both_read(void)
 }
 
 /* What comes after the lanes have met is a lane's own again. */
-static void writes_after_meeting(void)
+FAULT(writes_after_meeting, THREADS, 1, "shared-memory race", "write by lane 1 of warp 0")
 {
     const shared_words s = prepare(1);
     ir_if(is_warp(0));
@@ -121,7 +121,7 @@ static void writes_after_meeting(void)
 }
 
 /* Each lane arrives for itself; planted, the last one does not. */
-static void each_arrives(void)
+FAULT(each_arrives, THREADS, 1, "shared-memory race", "write by lane 31 of warp 0")
 {
     const shared_words s = prepare(planted ? 31 : 32);
     ir_if(is_warp(0));
@@ -132,7 +132,7 @@ static void each_arrives(void)
 }
 
 /* A lane hears of another one's arrival and passes it on; planted, it does not wait. */
-static void heard_of_a_lane(void)
+FAULT(heard_of_a_lane, THREADS, 1, "shared-memory race", "write by lane 5 of warp 0")
 {
     const shared_words s = prepare(1);
     IF(is_warp(0)) {
@@ -149,7 +149,7 @@ static void heard_of_a_lane(void)
 }
 
 /* What the warp has heard of a lane is of the past once its lanes have met; planted, they do not meet again. */
-static void heard_before_they_met(void)
+FAULT(heard_before_they_met, THREADS, 1, "shared-memory race", "write by lane 5 of warp 0")
 {
     const shared_words s = prepare(1);
     IF(is_warp(0)) {
@@ -186,27 +186,10 @@ static void hands_over_one(bool after_one)
     ir_end_if();
 }
 
-KERNEL(hands_over_one_of_many, hands_over_one(false))
-KERNEL(hands_over_one_of_a_joined_cell, hands_over_one(true))
-
-static const fault_case cases[] = {
-    { all_write_and_sync, THREADS, 1, { "shared-memory race", "write by lane 1 of warp 0", "a warp_sync" } },
-    { all_write_and_meet, THREADS, 1, { "shared-memory race", "write by lane 1 of warp 0", "a warp_sync" } },
-    { all_read, THREADS, 1, { "shared-memory race", "write of words meets the read by lane 1", "a warp_sync" } },
-    { both_read, THREADS, 1, { "shared-memory race", "the read by lane 1 of warp 0", "a warp_sync" } },
-    { writes_after_meeting, THREADS, 1, { "shared-memory race", "write by lane 1 of warp 0" } },
-    { each_arrives, THREADS, 1, { "shared-memory race", "write by lane 31 of warp 0" } },
-    { hands_over_one_of_many,
-      THREADS,
-      1,
-      { "shared-memory race", "read of words meets the write by lane 0 of warp 0" } },
-    { hands_over_one_of_a_joined_cell,
-      THREADS,
-      1,
-      { "shared-memory race", "read of words meets the write by lane 0 of warp 0" } },
-    { heard_of_a_lane, THREADS, 1, { "shared-memory race", "write by lane 5 of warp 0" } },
-    { heard_before_they_met, THREADS, 1, { "shared-memory race", "write by lane 5 of warp 0" } },
-};
+FAULT_CALL(hands_over_one_of_many, hands_over_one(false), THREADS, 1, "shared-memory race",
+           "read of words meets the write by lane 0 of warp 0")
+FAULT_CALL(hands_over_one_of_a_joined_cell, hands_over_one(true), THREADS, 1, "shared-memory race",
+           "read of words meets the write by lane 0 of warp 0")
 
 enum { CTAS = 64 }; // more than threads that run them: one comes after another in the same memory
 
@@ -216,23 +199,21 @@ static void meet_but_in_last(void)
         meet_by_warp_sync();
 }
 
-KERNEL(all_write_in_last, all_write(meet_but_in_last))
+static void all_write_in_last(parameters p)
+{
+    all_write(meet_but_in_last);
+}
 
 /* A CTA's warps do not know of each other's lanes what those of the CTA before it knew. */
 TEST(later_cta)
 {
     static const fault_case c = {
-        all_write_in_last, THREADS, 1, { "shared-memory race", "CTA (63,0,0)", "write by lane 1 of warp 0" }
+        all_write_in_last, THREADS, 1, { "shared-memory race", "CTA (63,0,0)", "write by lane 1 of warp 0" }, CTAS, 0
     };
     bench b = bench_open("");
-    test_kernel k = { c.describe, IR_SM90A, .threads = THREADS, .grid = CTAS };
-    planted = false;
-    assert_int_equal(test_run(b.gpu, k, (void *[]){ &b.memory, &b.fresh, &b.map }), CKL_DEVICE_FAULT);
+    assert_int_equal(bench_run(&b, &c, false), CKL_DEVICE_FAULT);
     check_report(&c, "");
     b.gpu->ops->close(b.gpu);
 }
 
-int main(void)
-{
-    return run_cases(cases, COUNT_OF(cases));
-}
+RUN_TESTS(NULL, NULL)

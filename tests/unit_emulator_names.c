@@ -1,12 +1,10 @@
 /* unit_emulator_names.c - the checker: what its reports call memory, and where they say that it happened. */
-#define BLAMED_FILE "unit_emulator_names.c"
 #include "unit_emulator_faults.h"
 
 /* Shared memory */
 
-static void uninitialised(void)
+FAULT(uninitialised, 32, 1, "uninitialised shared memory", "x+64 is read before it was written")
 {
-    declare();
     val at = add(tile("x", 256), mul(tid(), 4));
     if (!planted)
         test_store_value(IR_SHARED, IR_U32, at, 64, u32(1));
@@ -14,18 +12,16 @@ static void uninitialised(void)
 }
 
 /* Behind all: the last one serves. */
-static void outside(void)
+FAULT(outside, 32, 1, "out-of-bounds shared access", "y+4096")
 {
-    declare();
     tile("x", 128);
     val at = add(tile("y", 256), mul(tid(), 8));
     BLAMED(test_store_value(IR_SHARED, IR_U32, at, planted ? 4096 : 0, u32(1)));
 }
 
 /* Between two allocations: the one before serves. */
-static void uninitialised_gap(void)
+FAULT(uninitialised_gap, 32, 1, "uninitialised shared memory", "x+512 is read before it was written")
 {
-    declare();
     val at = add(tile("x", 128), mul(tid(), 4));
     tile("y", 128);
     if (!planted)
@@ -33,17 +29,10 @@ static void uninitialised_gap(void)
     BLAMED(test_load_value(IR_SHARED, IR_U32, at, 512));
 }
 
-static const fault_case cases[] = {
-    { outside, 32, 1, { "out-of-bounds shared access", "y+4096" } },
-    { uninitialised, 32, 1, { "uninitialised shared memory", "x+64 is read before it was written" } },
-    { uninitialised_gap, 32, 1, { "uninitialised shared memory", "x+512 is read before it was written" } },
-};
-
 /* Global memory */
 
-static void past_the_end(void)
+static void past_the_end(parameters p)
 {
-    parameters p = declare();
     BLAMED(test_load_value(IR_GLOBAL, CKL_F32, p.memory, MEMORY_BYTES));
 }
 
@@ -51,7 +40,7 @@ static void past_the_end(void)
 TEST(named_memory)
 {
     bench b = bench_open("");
-    const fault_case c = { past_the_end, 32, 1, { "4 bytes at operand y+16352: 4 bytes past the end" } };
+    const fault_case c = { past_the_end, 32, 1, { "4 bytes at operand y+16352: 4 bytes past the end" }, 1, 0 };
     b.gpu->ops->name_memory(b.gpu, (char *)b.memory + 32, "operand y");
     assert_int_equal(bench_run(&b, &c, true), CKL_DEVICE_FAULT);
     check_report(&c, "");
@@ -134,7 +123,4 @@ TEST(place_in_grid)
     b.gpu->ops->close(b.gpu);
 }
 
-int main(void)
-{
-    return run_cases(cases, COUNT_OF(cases));
-}
+RUN_TESTS(NULL, NULL)

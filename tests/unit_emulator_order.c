@@ -1,10 +1,8 @@
 /* unit_emulator_order.c - the checker: faults of TMA, bulk copies, cp.async, and of barriers. */
-#define BLAMED_FILE "unit_emulator_order.c"
 #include "unit_emulator_faults.h"
 
-static void store_without_fence(void)
+FAULT(store_without_fence, 32, 1, "missing fence_proxy_async", "warp 0 wrote", "ordinary store")
 {
-    parameters p = declare();
     val x = tile("x", TILE_BYTES), origin[2] = { u32(0), u32(0) };
     fill_tile(x, TILE_BYTES, 32);
     if (!planted)
@@ -23,9 +21,8 @@ typedef struct loader {
 } loader;
 
 /* A tile and an mbarrier of one arrival, initialised and fenced. */
-static loader prepare_load(void)
+static loader prepare_load(parameters p)
 {
-    parameters p = declare();
     loader l = { .memory = p.memory, .map = p.map, .x = tile("x", TILE_BYTES), .bar = barrier("bar") };
     l.origin[0] = l.origin[1] = ir_int(CKL_I32, 0);
     IF(ir_elect())
@@ -42,25 +39,25 @@ static void issue_load(loader l, int64_t expected)
     }
 }
 
-static void read_before_arrival(void)
+FAULT(read_before_arrival, 32, 1, "has not arrived", "mbarrier")
 {
-    loader l = prepare_load();
+    loader l = prepare_load(p);
     issue_load(l, TILE_BYTES);
     if (!planted)
         ir_mbarrier_wait(l.bar, 0, u32(0));
     BLAMED(test_load_value(IR_SHARED, IR_U32, add(l.x, mul(tid(), 4)), 0));
 }
 
-static void too_many_bytes_expected(void)
+FAULT(too_many_bytes_expected, 32, 1, "deadlock", "1 bytes pending", "the mbarrier bar")
 {
-    loader l = prepare_load();
+    loader l = prepare_load(p);
     issue_load(l, planted ? TILE_BYTES + 1 : TILE_BYTES);
     BLAMED(ir_mbarrier_wait(l.bar, 0, u32(0)));
 }
 
-static void too_few_bytes_expected(void)
+FAULT(too_few_bytes_expected, 32, 1, "wrong transaction count", "16 bytes more")
 {
-    loader l = prepare_load();
+    loader l = prepare_load(p);
     IF(ir_elect()) {
         ir_mbarrier_expect(l.bar, 0, u32(planted ? TILE_BYTES - 16 : TILE_BYTES));
         BLAMED(ir_tma_load(l.x, 0, l.map, l.bar, u32(0), 2, l.origin));
@@ -69,9 +66,9 @@ static void too_few_bytes_expected(void)
 }
 
 /* Two loads, one of which was not reckoned with: its bytes come after the phase or in the next one. */
-static void one_load_of_two_expected(void)
+FAULT(one_load_of_two_expected, 32, 1, "on bar")
 {
-    loader l = prepare_load();
+    loader l = prepare_load(p);
     val y = tile("y", TILE_BYTES);
     IF(ir_elect()) {
         ir_mbarrier_expect(l.bar, 0, u32(planted ? TILE_BYTES : 2 * TILE_BYTES));
@@ -81,9 +78,9 @@ static void one_load_of_two_expected(void)
     ir_mbarrier_wait(l.bar, 0, u32(0));
 }
 
-static void over_arrival(void)
+FAULT(over_arrival, 32, 1, "mbarrier over-arrival")
 {
-    loader l = prepare_load();
+    loader l = prepare_load(p);
     IF(ir_elect()) {
         ir_mbarrier_expect(l.bar, 0, u32(TILE_BYTES));
         BLAME;
@@ -102,9 +99,8 @@ static void begin_one_thread(void)
     ir_if(planted ? ir_int(IR_PRED, 1) : one);
 }
 
-static void tma_store_by_all(void)
+FAULT(tma_store_by_all, 32, 1, "copy issued by several lanes", "lanes 0 and 1 issue the same tma_store")
 {
-    parameters p = declare();
     val x = tile("x", TILE_BYTES), origin[2] = { ir_int(CKL_I32, 0), ir_int(CKL_I32, 0) };
     fill_tile(x, TILE_BYTES, 32);
     ir_plain(IR_FENCE_PROXY_ASYNC, 0, 0);
@@ -114,9 +110,8 @@ static void tma_store_by_all(void)
     ir_end_if();
 }
 
-static void bulk_store_by_all(void)
+FAULT(bulk_store_by_all, 32, 1, "copy issued by several lanes", "the same bulk_store")
 {
-    parameters p = declare();
     val x = tile("x", TILE_BYTES);
     fill_tile(x, TILE_BYTES, 32);
     ir_plain(IR_FENCE_PROXY_ASYNC, 0, 0);
@@ -126,9 +121,9 @@ static void bulk_store_by_all(void)
     ir_end_if();
 }
 
-static void tma_load_by_all(void)
+FAULT(tma_load_by_all, 32, 1, "copy issued by several lanes", "the same tma_load")
 {
-    loader l = prepare_load();
+    loader l = prepare_load(p);
     IF(ir_elect())
         ir_mbarrier_expect(l.bar, 0, u32(TILE_BYTES));
     begin_one_thread();
@@ -138,9 +133,9 @@ static void tma_load_by_all(void)
 }
 
 /* Each lane its own row: many threads may, as long as no two do the same. */
-static void bulk_load_by_all(void)
+FAULT(bulk_load_by_all, 32, 1, "copy issued by several lanes", "the same bulk_load")
 {
-    loader l = prepare_load();
+    loader l = prepare_load(p);
     val row = planted ? u32(0) : mul(tid(), ROW_BYTES);
     IF(ir_elect())
         ir_mbarrier_expect(l.bar, 0, u32(32 * ROW_BYTES));
@@ -148,17 +143,16 @@ static void bulk_load_by_all(void)
     ir_mbarrier_wait(l.bar, 0, u32(0));
 }
 
-static void wrong_phase(void)
+FAULT(wrong_phase, 32, 1, "deadlock", "warp 0 waits at", "parity 1")
 {
-    loader l = prepare_load();
+    loader l = prepare_load(p);
     issue_load(l, TILE_BYTES);
     ir_mbarrier_wait(l.bar, 0, u32(0));
     BLAMED(ir_mbarrier_wait(l.bar, 0, u32(planted ? 1 : 0)));
 }
 
-static void barrier_before_init(void)
+FAULT(barrier_before_init, 64, 1, "mbarrier used before its initialisation")
 {
-    declare();
     val bar = barrier("bar");
     IF(is_warp(0)) {
         IF(ir_elect())
@@ -170,9 +164,8 @@ static void barrier_before_init(void)
     ir_mbarrier_wait(bar, 0, u32(0));
 }
 
-static void barrier_not_fenced(void)
+FAULT(barrier_not_fenced, 32, 1, "missing fence_mbarrier_init")
 {
-    parameters p = declare();
     loader l = { .x = tile("x", TILE_BYTES), .bar = barrier("bar") };
     l.origin[0] = l.origin[1] = ir_int(CKL_I32, 0);
     IF(ir_elect()) {
@@ -186,15 +179,15 @@ static void barrier_not_fenced(void)
     ir_mbarrier_wait(l.bar, 0, u32(0));
 }
 
-static void barrier_overwritten(void)
+FAULT(barrier_overwritten, 32, 1, "access to an mbarrier")
 {
-    loader l = prepare_load();
+    loader l = prepare_load(p);
     BLAMED(test_store_value(IR_SHARED, IR_U32, planted ? l.bar : l.x, 0, u32(7)));
 }
 
-static void leaves_with_load(void)
+FAULT(leaves_with_load, 32, 1, "exit with work under way", "copy into its shared memory")
 {
-    loader l = prepare_load();
+    loader l = prepare_load(p);
     issue_load(l, TILE_BYTES);
     BLAME;
     if (planted)
@@ -203,9 +196,8 @@ static void leaves_with_load(void)
         ir_mbarrier_wait(l.bar, 0, u32(0));
 }
 
-static void leaves_with_store(void)
+FAULT(leaves_with_store, 32, 1, "exit with work under way", "bulk_wait")
 {
-    parameters p = declare();
     val x = tile("x", TILE_BYTES), origin[2] = { ir_int(CKL_I32, 0), ir_int(CKL_I32, 0) };
     fill_tile(x, TILE_BYTES, 32);
     ir_plain(IR_FENCE_PROXY_ASYNC, 0, 0);
@@ -220,9 +212,8 @@ static void leaves_with_store(void)
 }
 
 /* Two buffers and three stores: the first buffer is free again when the third store has read it, not the second. */
-static void buffer_filled_again(void)
+FAULT(buffer_filled_again, 64, 1, "shared-memory race", "read by the bulk store of warp 0", "no bulk_wait")
 {
-    parameters p = declare();
     val x = tile("x", 2 * TILE_BYTES), origin[2] = { ir_int(CKL_I32, 0), ir_int(CKL_I32, 0) };
     fill_tile(x, 2 * TILE_BYTES, 64);
     ir_plain(IR_FENCE_PROXY_ASYNC, 0, 0);
@@ -238,9 +229,8 @@ static void buffer_filled_again(void)
     BLAMED(test_store_value(IR_SHARED, IR_U32, add(x, mul(tid(), 4)), 0, u32(7)));
 }
 
-static void cp_async_not_waited(void)
+FAULT(cp_async_not_waited, 32, 1, "cp_async of warp 0", "no cp_async_wait")
 {
-    parameters p = declare();
     val x = add(tile("x", 512), mul(tid(), 16));
     ir_cp_async(x, 0, test_element(p.memory, tid(), 16), 16, u32(16));
     ir_plain(IR_CP_ASYNC_COMMIT, 0, 0);
@@ -251,9 +241,8 @@ static void cp_async_not_waited(void)
 }
 
 /* Warp 0 fills what warp 1 has read before. */
-static void cp_async_too_early(void)
+FAULT(cp_async_too_early, 64, 1, "shared-memory race", "cp_async")
 {
-    parameters p = declare();
     val x = tile("x", 512), mine = add(x, mul(ir_binary(IR_AND, tid(), u32(31)), 16));
     IF(ir_compare(IR_LT, tid(), u32(32)))
         test_store_value(IR_SHARED, IR_U32, mine, 0, u32(7));
@@ -269,9 +258,8 @@ static void cp_async_too_early(void)
 }
 
 /* A tile is read by ordinary loads, then filled again. */
-static void refill_without_fence(void)
+FAULT(refill_without_fence, 32, 1, "missing fence_proxy_async", "overwrites", "ordinary load")
 {
-    parameters p = declare();
     val x = tile("x", TILE_BYTES), bar = barrier("bar"), zero = ir_int(CKL_I32, 0);
     IF(ir_elect()) {
         init_barrier(bar);
@@ -291,9 +279,9 @@ static void refill_without_fence(void)
 }
 
 /* An mbarrier counts 2^20 - 1 bytes. */
-static void more_bytes_than_it_counts(void)
+FAULT(more_bytes_than_it_counts, 32, 1, "wrong transaction count", "it can count 1048575")
 {
-    loader l = prepare_load();
+    loader l = prepare_load(p);
     IF(ir_elect()) {
         BLAMED(ir_mbarrier_expect(l.bar, 0, u32(planted ? 1 << 20 : TILE_BYTES)));
         ir_tma_load(l.x, 0, l.map, l.bar, u32(0), 2, l.origin);
@@ -302,32 +290,29 @@ static void more_bytes_than_it_counts(void)
 }
 
 /* And as many arrivals. */
-static void more_arrivals_than_it_counts(void)
+FAULT(more_arrivals_than_it_counts, 32, 1, "misused mbarrier_init", "1048576 arrivals (1 to 1048575) at bar")
 {
-    declare();
     val bar = barrier("bar");
     IF(ir_elect())
         BLAMED(ir_mbarrier_init(bar, 0, planted ? 1 << 20 : (1 << 20) - 1));
 }
 
 /* Barriers that there are not: numbers are known at run time only. */
-static void barrier_beyond_the_last(void)
+FAULT(barrier_beyond_the_last, 32, 1, "misused barrier", "barrier 16 of 32 threads; there are 16 barriers")
 {
-    declare();
     const val zero = ir_sreg(IR_CTA_X);
     BLAMED(ir_bar_sync(add(zero, u32(planted ? 16 : 15)), 32));
 }
 
-static void barrier_of_more_threads(void)
+FAULT(barrier_of_more_threads, 32, 1, "misused barrier", "barrier 1 of 64 threads")
 {
-    declare();
     BLAMED(ir_bar_sync(u32(1), planted ? 64 : 32));
 }
 
 /* Multiples of 16 bytes from multiples of 16, both known at run time only. */
-static void askew_bulk_load(int bytes, int from)
+static void askew_bulk_load(parameters p, int bytes, int from)
 {
-    loader l = prepare_load();
+    loader l = prepare_load(p);
     const val zero = ir_sreg(IR_CTA_X);
 
     IF(ir_elect()) {
@@ -338,13 +323,14 @@ static void askew_bulk_load(int bytes, int from)
     ir_mbarrier_wait(l.bar, 0, u32(0));
 }
 
-KERNEL(bulk_load_of_odd_bytes, askew_bulk_load(24, 16))
-KERNEL(bulk_load_from_between, askew_bulk_load(32, 8))
+FAULT_CALL(bulk_load_of_odd_bytes, askew_bulk_load(p, 24, 16), 32, 1, "misaligned bulk copy", "24 bytes from",
+           "multiples of 16")
+FAULT_CALL(bulk_load_from_between, askew_bulk_load(p, 32, 8), 32, 1, "misaligned bulk copy", "32 bytes from",
+           "multiples of 16")
 
 /* The same of what is stored or prefetched. */
-static void askew_bulk_store(int bytes, int to)
+static void askew_bulk_store(parameters p, int bytes, int to)
 {
-    parameters p = declare();
     const val zero = ir_sreg(IR_CTA_X), x = tile("x", TILE_BYTES);
     fill_tile(x, TILE_BYTES, 32);
     ir_plain(IR_FENCE_PROXY_ASYNC, 0, 0);
@@ -356,26 +342,26 @@ static void askew_bulk_store(int bytes, int to)
     }
 }
 
-KERNEL(bulk_store_of_odd_bytes, askew_bulk_store(24, 16))
-KERNEL(bulk_store_to_between, askew_bulk_store(32, 8))
+FAULT_CALL(bulk_store_of_odd_bytes, askew_bulk_store(p, 24, 16), 32, 1, "misaligned bulk copy", "24 bytes to",
+           "multiples of 16")
+FAULT_CALL(bulk_store_to_between, askew_bulk_store(p, 32, 8), 32, 1, "misaligned bulk copy", "32 bytes to",
+           "multiples of 16")
 
-static void prefetch_of_odd_bytes(void)
+FAULT(prefetch_of_odd_bytes, 32, 1, "misaligned bulk copy", "24 bytes from", "multiples of 16")
 {
-    parameters p = declare();
     IF(ir_elect())
         BLAMED(ir_bulk_prefetch(p.memory, add(ir_sreg(IR_CTA_X), u32(planted ? 24 : 32))));
 }
 
-static void prefetch_of_no_memory(void)
+FAULT(prefetch_of_no_memory, 32, 1, "global access")
 {
-    parameters p = declare();
     BLAMED(ir_prefetch(add(p.memory, ir_int(IR_U64, planted ? (int64_t)1 << 40 : 3))));
 }
 
 /* A box of three coordinates through a map of two, or for a CTA that the cluster has not. */
-static void load_of_other_box(int coordinates, int mask)
+static void load_of_other_box(parameters p, int coordinates, int mask)
 {
-    loader l = prepare_load();
+    loader l = prepare_load(p);
     const val zero = ir_int(CKL_I32, 0), origin[] = { zero, zero, zero };
     IF(ir_elect()) {
         ir_mbarrier_expect(l.bar, 0, u32(TILE_BYTES));
@@ -384,13 +370,14 @@ static void load_of_other_box(int coordinates, int mask)
     ir_mbarrier_wait(l.bar, 0, u32(0));
 }
 
-KERNEL(load_of_other_rank, load_of_other_box(planted ? 3 : 2, 0))
-KERNEL(load_for_no_cta, load_of_other_box(2, planted ? 4 : 1))
+FAULT_CALL(load_of_other_rank, load_of_other_box(p, planted ? 3 : 2, 0), 32, 1, "wrong rank",
+           "3 coordinates for a tensor map of rank 2")
+FAULT_CALL(load_for_no_cta, load_of_other_box(p, 2, planted ? 4 : 1), 32, 1, "no such CTA",
+           "multicast mask 0x4 in a cluster of 1 CTAs")
 
 /* The second of two mbarriers, once more. */
-static void initialised_twice(void)
+FAULT(initialised_twice, 32, 1, "misused mbarrier_init", "at bars+8, which is an mbarrier already")
 {
-    declare();
     val bars = ir_smem_address(ir_smem_alloc("bars", 16, 8));
     IF(ir_elect()) {
         ir_mbarrier_init(bars, 0, 1);
@@ -401,9 +388,8 @@ static void initialised_twice(void)
 }
 
 /* No arrivals to wait for, where there is no mbarrier yet. */
-static void initialised_for_none(void)
+FAULT(initialised_for_none, 32, 1, "misused mbarrier_init", "0 arrivals", "at bars+8, which is free")
 {
-    declare();
     val bars = ir_smem_address(ir_smem_alloc("bars", 16, 8));
     IF(ir_elect()) {
         ir_mbarrier_init(bars, 0, 1);
@@ -412,66 +398,26 @@ static void initialised_for_none(void)
 }
 
 /* Two warps wait here and two there: each place is said once, with its warps. */
-static void waits_at_two_places(void)
+FAULT(waits_at_two_places, 128, 1, "deadlock", "warps 0-1 wait at", "warps 2-3 wait at")
 {
-    declare();
     IF(ir_compare(IR_LT, ir_sreg(IR_WARP), u32(2))) {
         BLAMED(ir_bar_sync(u32(1), planted ? 96 : 64));
     }
     ELSE ir_bar_sync(u32(2), planted ? 96 : 64);
 }
 
-static const fault_case cases[] = {
-    { initialised_twice, 32, 1, { "misused mbarrier_init", "at bars+8, which is an mbarrier already" } },
-    { initialised_for_none, 32, 1, { "misused mbarrier_init", "0 arrivals", "at bars+8, which is free" } },
-    { waits_at_two_places, 128, 1, { "deadlock", "warps 0-1 wait at", "warps 2-3 wait at" } },
-    { store_without_fence, 32, 1, { "missing fence_proxy_async", "warp 0 wrote", "ordinary store" } },
-    { read_before_arrival, 32, 1, { "has not arrived", "mbarrier" } },
-    { too_many_bytes_expected, 32, 1, { "deadlock", "1 bytes pending", "the mbarrier bar" } },
-    { too_few_bytes_expected, 32, 1, { "wrong transaction count", "16 bytes more" } },
-    { one_load_of_two_expected, 32, 1, { "on bar" } },
-    { over_arrival, 32, 1, { "mbarrier over-arrival" } },
-    { tma_store_by_all, 32, 1, { "copy issued by several lanes", "lanes 0 and 1 issue the same tma_store" } },
-    { bulk_store_by_all, 32, 1, { "copy issued by several lanes", "the same bulk_store" } },
-    { tma_load_by_all, 32, 1, { "copy issued by several lanes", "the same tma_load" } },
-    { bulk_load_by_all, 32, 1, { "copy issued by several lanes", "the same bulk_load" } },
-    { wrong_phase, 32, 1, { "deadlock", "warp 0 waits at", "parity 1" } },
-    { barrier_before_init, 64, 1, { "mbarrier used before its initialisation" } },
-    { barrier_not_fenced, 32, 1, { "missing fence_mbarrier_init" } },
-    { barrier_overwritten, 32, 1, { "access to an mbarrier" } },
-    { leaves_with_load, 32, 1, { "exit with work under way", "copy into its shared memory" } },
-    { leaves_with_store, 32, 1, { "exit with work under way", "bulk_wait" } },
-    { buffer_filled_again, 64, 1, { "shared-memory race", "read by the bulk store of warp 0", "no bulk_wait" } },
-    { cp_async_not_waited, 32, 1, { "cp_async of warp 0", "no cp_async_wait" } },
-    { cp_async_too_early, 64, 1, { "shared-memory race", "cp_async" } },
-    { refill_without_fence, 32, 1, { "missing fence_proxy_async", "overwrites", "ordinary load" } },
-    { bulk_load_of_odd_bytes, 32, 1, { "misaligned bulk copy", "24 bytes from", "multiples of 16" } },
-    { bulk_load_from_between, 32, 1, { "misaligned bulk copy", "32 bytes from", "multiples of 16" } },
-    { bulk_store_of_odd_bytes, 32, 1, { "misaligned bulk copy", "24 bytes to", "multiples of 16" } },
-    { bulk_store_to_between, 32, 1, { "misaligned bulk copy", "32 bytes to", "multiples of 16" } },
-    { prefetch_of_odd_bytes, 32, 1, { "misaligned bulk copy", "24 bytes from", "multiples of 16" } },
-    { prefetch_of_no_memory, 32, 1, { "global access" } },
-    { load_of_other_rank, 32, 1, { "wrong rank", "3 coordinates for a tensor map of rank 2" } },
-    { load_for_no_cta, 32, 1, { "no such CTA", "multicast mask 0x4 in a cluster of 1 CTAs" } },
-    { barrier_beyond_the_last, 32, 1, { "misused barrier", "barrier 16 of 32 threads; there are 16 barriers" } },
-    { barrier_of_more_threads, 32, 1, { "misused barrier", "barrier 1 of 64 threads" } },
-    { more_arrivals_than_it_counts, 32, 1, { "misused mbarrier_init", "1048576 arrivals (1 to 1048575) at bar" } },
-    { more_bytes_than_it_counts, 32, 1, { "wrong transaction count", "it can count 1048575" } },
-};
-
 enum { LISTED = 12, WAITING = 14 };
 
 /* Warps that wait for nobody, each at a barrier of its own. */
-static void each_waits_alone(void)
+static void each_waits_alone(parameters p)
 {
-    declare();
     ir_bar_sync(add(ir_binary(IR_SHR, tid(), u32(5)), u32(1)), 64);
 }
 
 /* Bytes that come for a phase that is over, while somebody waits for the next one. */
-static void waits_for_the_next_phase(void)
+static void waits_for_the_next_phase(parameters p)
 {
-    loader l = prepare_load();
+    loader l = prepare_load(p);
     issue_load(l, TILE_BYTES);
     IF(ir_elect())
         ir_tma_load(tile("y", TILE_BYTES), 0, l.map, l.bar, u32(0), 2, l.origin);
@@ -481,7 +427,7 @@ static void waits_for_the_next_phase(void)
 
 TEST(late_bytes)
 {
-    static const fault_case c = { waits_for_the_next_phase, 32, 1, { NULL } };
+    static const fault_case c = { waits_for_the_next_phase, 32, 1, { NULL }, 1, 0 };
     bench b = bench_open("completion=lazy");
     assert_fails(bench_run(&b, &c, true), CKL_DEVICE_FAULT,
                  "8192 bytes arrive at the mbarrier bar after phase 0 has completed");
@@ -491,7 +437,7 @@ TEST(late_bytes)
 /* A report of many warps ends somewhere. */
 TEST(warps_of_a_deadlock)
 {
-    static const fault_case c = { each_waits_alone, 32 * WAITING, 1, { NULL } };
+    static const fault_case c = { each_waits_alone, 32 * WAITING, 1, { NULL }, 1, 0 };
     bench b = bench_open("");
     assert_int_equal(bench_run(&b, &c, false), CKL_DEVICE_FAULT);
     int listed = 0;
@@ -511,9 +457,9 @@ static void begin_unless_last(void)
     ir_if(ir_compare(IR_NE, ir_sreg(IR_CTA_X), u32(CTAS - 1)));
 }
 
-static void last_reads_too_early(void)
+static void last_reads_too_early(parameters p)
 {
-    loader l = prepare_load();
+    loader l = prepare_load(p);
     issue_load(l, TILE_BYTES);
     begin_unless_last();
     ir_mbarrier_wait(l.bar, 0, u32(0));
@@ -522,9 +468,8 @@ static void last_reads_too_early(void)
     ir_mbarrier_wait(l.bar, 0, u32(0));
 }
 
-static void last_writes_too_early(void)
+static void last_writes_too_early(parameters p)
 {
-    parameters p = declare();
     val x = tile("x", 512);
     fill_tile(x, 512, 32);
     ir_plain(IR_FENCE_PROXY_ASYNC, 0, 0);
@@ -544,19 +489,15 @@ static void last_writes_too_early(void)
 TEST(later_cta)
 {
     static const fault_case late[] = {
-        { last_reads_too_early, 32, 1, { "read of a copy that has not arrived", "CTA (2,0,0)" } },
-        { last_writes_too_early, 32, 1, { "shared-memory race", "CTA (2,0,0)", "bulk store" } },
+        { last_reads_too_early, 32, 1, { "read of a copy that has not arrived", "CTA (2,0,0)" }, CTAS, 0 },
+        { last_writes_too_early, 32, 1, { "shared-memory race", "CTA (2,0,0)", "bulk store" }, CTAS, 0 },
     };
     for (int i = 0; i < COUNT_OF(late); i++) {
         bench b = bench_open("threads=1");
-        test_kernel k = { late[i].describe, IR_SM90A, .threads = 32, .grid = CTAS };
-        assert_int_equal(test_run(b.gpu, k, (void *[]){ &b.memory, &b.fresh, &b.map }), CKL_DEVICE_FAULT);
+        assert_int_equal(bench_run(&b, &late[i], true), CKL_DEVICE_FAULT);
         check_report(&late[i], "threads=1");
         b.gpu->ops->close(b.gpu);
     }
 }
 
-int main(void)
-{
-    return run_cases(cases, COUNT_OF(cases));
-}
+RUN_TESTS(NULL, NULL)

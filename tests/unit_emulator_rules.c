@@ -1,6 +1,7 @@
 /* unit_emulator_rules.c - the checker's finer rules: which bytes are initialised, and what a fence covers. */
-#define BLAMED_FILE "unit_emulator_rules.c"
 #include "unit_emulator_faults.h"
+
+#define GLOBAL "read of uninitialised global memory"
 
 /* Bytes of global memory: a read wants all of its bytes written, of every lane, and a write makes no others so. */
 
@@ -10,9 +11,8 @@ static void store_global(val at, int64_t offset, ir_type type)
 }
 
 /* Every lane but the last one has its element. */
-static void one_lane_unwritten(ir_type type, int bytes)
+static void one_lane_unwritten(parameters p, ir_type type, int bytes)
 {
-    parameters p = declare();
     val at = test_element(p.fresh, tid(), bytes);
     IF(ir_compare(IR_LT, tid(), u32(planted ? 31 : 32)))
         store_global(at, 0, type);
@@ -20,15 +20,14 @@ static void one_lane_unwritten(ir_type type, int bytes)
     BLAMED(test_load_value(IR_GLOBAL, type, at, 0));
 }
 
-KERNEL(unwritten_byte, one_lane_unwritten(CKL_U8, 1))
-KERNEL(unwritten_half, one_lane_unwritten(IR_U16, 2))
-KERNEL(unwritten_word, one_lane_unwritten(IR_U32, 4))
-KERNEL(unwritten_double, one_lane_unwritten(IR_U64, 8))
+FAULT_CALL(unwritten_byte, one_lane_unwritten(p, CKL_U8, 1), 32, 1, GLOBAL, "1 bytes at fresh+31")
+FAULT_CALL(unwritten_half, one_lane_unwritten(p, IR_U16, 2), 32, 1, GLOBAL, "2 bytes at fresh+62")
+FAULT_CALL(unwritten_word, one_lane_unwritten(p, IR_U32, 4), 32, 1, GLOBAL, "4 bytes at fresh+124")
+FAULT_CALL(unwritten_double, one_lane_unwritten(p, IR_U64, 8), 32, 1, GLOBAL, "8 bytes at fresh+248")
 
 /* Of a vector of 16 bytes, one word. */
-static void unwritten_part(int part)
+static void unwritten_part(parameters p, int part)
 {
-    parameters p = declare();
     val at = test_element(p.fresh, tid(), 16), x[4];
     for (int i = 0; i < 4; i++) {
         x[i] = ir_reg(IR_U32);
@@ -38,13 +37,12 @@ static void unwritten_part(int part)
     BLAMED(ir_load(IR_GLOBAL, IR_CACHE_DEFAULT, IR_U32, 4, at, 0, x));
 }
 
-KERNEL(unwritten_first_word, unwritten_part(0))
-KERNEL(unwritten_last_word, unwritten_part(3))
+FAULT_CALL(unwritten_first_word, unwritten_part(p, 0), 32, 1, GLOBAL, "16 bytes at fresh+0")
+FAULT_CALL(unwritten_last_word, unwritten_part(p, 3), 32, 1, GLOBAL, "16 bytes at fresh+0")
 
 /* A word of which a byte is missing. */
-static void unwritten_last_byte(void)
+FAULT(unwritten_last_byte, 32, 1, GLOBAL, "4 bytes at fresh+0")
 {
-    parameters p = declare();
     val at = test_element(p.fresh, tid(), 4);
     store_global(at, 0, IR_U16);
     store_global(at, 2, CKL_U8);
@@ -54,9 +52,8 @@ static void unwritten_last_byte(void)
 }
 
 /* Lanes that write to two allocations, one by one therefore: each byte counts. */
-static void two_allocations(void)
+FAULT(two_allocations, 32, 1, GLOBAL, "4 bytes at fresh+128")
 {
-    parameters p = declare();
     val is_first = ir_compare(IR_LT, tid(), u32(16));
     val base = ir_select(is_first, p.memory, p.fresh), at = test_element(base, tid(), 4);
     store_global(at, 0, IR_U32);
@@ -66,9 +63,8 @@ static void two_allocations(void)
 }
 
 /* A byte written apart leaves the others of its word as they were. */
-static void byte_of_word(void)
+FAULT(byte_of_word, 32, 1, "read of uninitialised shared memory", "x is read before")
 {
-    declare();
     val at = add(tile("x", 128), mul(tid(), 4));
     if (!planted)
         test_store_value(IR_SHARED, IR_U32, at, 0, u32(1));
@@ -77,9 +73,8 @@ static void byte_of_word(void)
 }
 
 /* Of three warps that read, one does not meet the warp that writes. */
-static void third_reader(void)
+FAULT(third_reader, 128, 1, "shared-memory race", "warp 2")
 {
-    declare();
     val at = add(tile("x", 128), mul(ir_sreg(IR_LANE), 4)), warp = ir_sreg(IR_WARP);
     IF(is_warp(3))
         test_store_value(IR_SHARED, IR_U32, at, 0, u32(1));
@@ -95,27 +90,24 @@ static void third_reader(void)
         test_store_value(IR_SHARED, IR_U32, at, 0, u32(2));
 }
 
-static void misaligned_shared(void)
+FAULT(misaligned_shared, 32, 1, "misaligned shared access", "x+2")
 {
-    declare();
     val at = add(tile("x", 160), mul(tid(), 4));
     BLAMED(test_store_value(IR_SHARED, IR_U32, add(at, u32(planted ? 2 : 4)), 0, u32(1)));
 }
 
 /* Addresses of a cluster */
 
-static void rank_of_no_cta(void)
+FAULT(rank_of_no_cta, 32, 2, "no such CTA", "mapa of rank 2 in a cluster of 2 CTAs")
 {
-    declare();
     val at = tile("x", 128);
     BLAMED(ir_mapa(at, add(ir_sreg(IR_CLUSTER_RANK), u32(planted ? 1 : 0))));
 }
 
 /* An address that mapa has not made. */
-static void address_of_no_cta(void)
+FAULT(address_of_no_cta, 32, 2, "out-of-bounds shared access", "is no address of this cluster of 2 CTAs")
 {
     enum { NEXT_CTA = 1 << 24 };
-    declare();
     val at = ir_mapa(tile("x", 128), ir_sreg(IR_CLUSTER_RANK));
     BLAMED(test_store_value(IR_SHARED_CLUSTER, IR_U32, add(at, u32(planted ? 2 * NEXT_CTA : 0)), 0, u32(1)));
 }
@@ -142,9 +134,8 @@ static void bulk_store(parameters p, val x, int64_t bytes)
 }
 
 /* What a bulk store has been waited for to read, a load may overwrite: no fence is needed between the two. */
-static void load_over_store(void)
+FAULT(load_over_store, 32, 1, "shared-memory race", "bulk store")
 {
-    parameters p = declare();
     val x = tile("x", 512), bar = barrier("bar");
     fill_tile(x, 512, 32);
     fence();
@@ -162,9 +153,8 @@ static void load_over_store(void)
 }
 
 /* A fence covers what came before it, and no store that follows. */
-static void store_after_fence(void)
+FAULT(store_after_fence, 32, 1, "missing fence_proxy_async", "x+128")
 {
-    parameters p = declare();
     val x = tile("x", 512);
     fill_row(x, 512);
     fence();
@@ -176,9 +166,8 @@ static void store_after_fence(void)
 }
 
 /* What the async proxy has written it may read again without a fence; not what a store put there since. */
-static void store_after_copy(void)
+FAULT(store_after_copy, 32, 1, "missing fence_proxy_async", "reads x")
 {
-    parameters p = declare();
     val x = tile("x", 512), bar = barrier("bar");
     IF(ir_elect()) {
         init_barrier(bar);
@@ -194,9 +183,8 @@ static void store_after_copy(void)
 }
 
 /* The fence of a warp that does not know of the initialisation makes it visible to nobody. */
-static void init_fenced_by_another(void)
+FAULT(init_fenced_by_another, 64, 1, "missing fence_mbarrier_init")
 {
-    parameters p = declare();
     val x = tile("x", 512), bar = barrier("bar");
     IF(is_warp(0)) {
         IF(ir_elect())
@@ -218,10 +206,9 @@ static void init_fenced_by_another(void)
 }
 
 /* All four warps of a wgmma must have fenced its operands, not just the one that wrote them. */
-static void operands_fenced_by_one(void)
+FAULT(operands_fenced_by_one, 128, 1, "missing fence_proxy_async")
 {
     enum { N = 16, A_BYTES = 64 * 16 * 2, B_BYTES = N * 16 * 2 };
-    declare();
     val a = tile("a", A_BYTES), b = tile("b", 1024), d[N / 2];
     for (int i = 0; i < N / 2; i++)
         ir_assign(d[i] = ir_reg(CKL_F32), ir_float(CKL_F32, 0));
@@ -241,26 +228,22 @@ static void operands_fenced_by_one(void)
     ir_plain(IR_WGMMA_WAIT, 0, 0);
 }
 
-#define GLOBAL "read of uninitialised global memory"
-
 /* Copies of single threads: no more bytes than the vector has, from a multiple of its size. */
-static void askew_cp_async(int bytes, int from)
+static void askew_cp_async(parameters p, int bytes, int from)
 {
-    parameters p = declare();
     const val zero = ir_sreg(IR_CTA_X), x = add(tile("x", 512), mul(tid(), 16));
     const val at = add(mul(tid(), 16), add(zero, u32(planted ? from : 0)));
     BLAMED(ir_cp_async(x, 0, test_element(p.memory, at, 1), 16, add(zero, u32(planted ? bytes : 16))));
     finish_cp_async();
 }
 
-KERNEL(cp_async_of_more_bytes, askew_cp_async(17, 0))
-KERNEL(cp_async_from_between, askew_cp_async(16, 8))
+FAULT_CALL(cp_async_of_more_bytes, askew_cp_async(p, 17, 0), 32, 1, "misused cp_async", "17 bytes of 16 are to be read")
+FAULT_CALL(cp_async_from_between, askew_cp_async(p, 16, 8), 32, 1, "misaligned global access", "is no multiple of 16")
 
 /* The emulator keeps clocks of so many mbarriers. */
-static void more_barriers_than_clocks(void)
+FAULT(more_barriers_than_clocks, 32, 1, "emulator limit", "more than 129 mbarriers and asynchronous queues")
 {
     enum { FEW = 129, MANY = 130 };
-    declare();
     const val bars = tile("bars", 8 * MANY);
     IF(ir_elect()) {
         BLAME;
@@ -269,30 +252,6 @@ static void more_barriers_than_clocks(void)
         HERE;
     }
 }
-
-static const fault_case cases[] = {
-    { load_over_store, 32, 1, { "shared-memory race", "bulk store" } },
-    { more_barriers_than_clocks, 32, 1, { "emulator limit", "more than 129 mbarriers and asynchronous queues" } },
-    { cp_async_of_more_bytes, 32, 1, { "misused cp_async", "17 bytes of 16 are to be read" } },
-    { cp_async_from_between, 32, 1, { "misaligned global access", "is no multiple of 16" } },
-    { unwritten_byte, 32, 1, { GLOBAL, "1 bytes at fresh+31" } },
-    { unwritten_half, 32, 1, { GLOBAL, "2 bytes at fresh+62" } },
-    { unwritten_word, 32, 1, { GLOBAL, "4 bytes at fresh+124" } },
-    { unwritten_double, 32, 1, { GLOBAL, "8 bytes at fresh+248" } },
-    { unwritten_first_word, 32, 1, { GLOBAL, "16 bytes at fresh+0" } },
-    { unwritten_last_word, 32, 1, { GLOBAL, "16 bytes at fresh+0" } },
-    { unwritten_last_byte, 32, 1, { GLOBAL, "4 bytes at fresh+0" } },
-    { two_allocations, 32, 1, { GLOBAL, "4 bytes at fresh+128" } },
-    { byte_of_word, 32, 1, { "read of uninitialised shared memory", "x is read before" } },
-    { third_reader, 128, 1, { "shared-memory race", "warp 2" } },
-    { misaligned_shared, 32, 1, { "misaligned shared access", "x+2" } },
-    { rank_of_no_cta, 32, 2, { "no such CTA", "mapa of rank 2 in a cluster of 2 CTAs" } },
-    { address_of_no_cta, 32, 2, { "out-of-bounds shared access", "is no address of this cluster of 2 CTAs" } },
-    { store_after_fence, 32, 1, { "missing fence_proxy_async", "x+128" } },
-    { store_after_copy, 32, 1, { "missing fence_proxy_async", "reads x" } },
-    { init_fenced_by_another, 64, 1, { "missing fence_mbarrier_init" } },
-    { operands_fenced_by_one, 128, 1, { "missing fence_proxy_async" } },
-};
 
 /* Copies from the host initialise their bytes, no more. */
 KERNEL(load_byte, test_load_value(IR_GLOBAL, CKL_U8, pointer("bytes"), 0))
@@ -312,7 +271,4 @@ TEST(host_copies)
     gpu->ops->close(gpu);
 }
 
-int main(void)
-{
-    return run_cases(cases, COUNT_OF(cases));
-}
+RUN_TESTS(NULL, NULL)

@@ -1,5 +1,4 @@
 /* unit_emulator_wgmma.c - the checker: faults of a warpgroup: operands and accumulators of wgmma, setmaxnreg. */
-#define BLAMED_FILE "unit_emulator_wgmma.c"
 #include "unit_emulator_faults.h"
 
 enum { WGMMA_N = 16, WGMMA_A_BYTES = 64 * 32, WGMMA_B_BYTES = WGMMA_N * 32 };
@@ -21,9 +20,8 @@ static void finish_wgmma(void)
     ir_plain(IR_WGMMA_WAIT, 0, 0);
 }
 
-static void wgmma_without_fence(void)
+FAULT(wgmma_without_fence, 128, 1, "missing fence_proxy_async", "(wgmma)")
 {
-    declare();
     val a = tile("a", WGMMA_A_BYTES), b = tile("b", 1024), d[WGMMA_N / 2];
     accumulators(d);
     fill_tile(a, WGMMA_A_BYTES, 128);
@@ -40,7 +38,6 @@ static void wgmma_without_fence(void)
 /* Operands in place and visible to the async proxy, and accumulators. */
 static void prepare_operands(val *a, val *b, val d[WGMMA_N / 2])
 {
-    declare();
     *a = tile("a", WGMMA_A_BYTES);
     *b = tile("b", 1024);
     fill_tile(*a, WGMMA_A_BYTES, 128);
@@ -51,7 +48,7 @@ static void prepare_operands(val *a, val *b, val d[WGMMA_N / 2])
     accumulators(d);
 }
 
-static void reserved_bits(void)
+FAULT(reserved_bits, 128, 1, "bad matrix descriptor", "reserved bits are set")
 {
     val a, b, d[WGMMA_N / 2];
     prepare_operands(&a, &b, d);
@@ -74,13 +71,14 @@ static void leaves_wgmma(bool closed)
         ir_plain(IR_WGMMA_WAIT, 0, 0);
 }
 
-KERNEL(leaves_closed_wgmma, leaves_wgmma(true))
-KERNEL(leaves_open_wgmma, leaves_wgmma(false))
+FAULT_CALL(leaves_closed_wgmma, leaves_wgmma(true), 128, 1, "exit with work under way",
+           "wgmma was issued and not waited for")
+FAULT_CALL(leaves_open_wgmma, leaves_wgmma(false), 128, 1, "exit with work under way",
+           "wgmma was issued and not waited for")
 
 /* One warp writes the operands; the others of the warpgroup must know of it too. */
-static void operands_of_one_warp(void)
+FAULT(operands_of_one_warp, 128, 1, "shared-memory race", "warp 0", "(wgmma)")
 {
-    declare();
     val a = tile("a", WGMMA_A_BYTES), b = tile("b", 1024), d[WGMMA_N / 2];
     accumulators(d);
     IF(is_warp(0)) {
@@ -106,7 +104,7 @@ static val start_wgmma(val d[WGMMA_N / 2])
     return a;
 }
 
-static void accumulator_before_wait(void)
+FAULT(accumulator_before_wait, 128, 1, "register in use by wgmma", "read", "(add)")
 {
     val d[WGMMA_N / 2];
     start_wgmma(d);
@@ -116,7 +114,7 @@ static void accumulator_before_wait(void)
     ir_plain(IR_WGMMA_WAIT, 0, 0);
 }
 
-static void accumulator_written_before_wait(void)
+FAULT(accumulator_written_before_wait, 128, 1, "register in use by wgmma", "written")
 {
     val d[WGMMA_N / 2];
     start_wgmma(d);
@@ -126,7 +124,7 @@ static void accumulator_written_before_wait(void)
 }
 
 /* A in registers is as much in use as the accumulators are. */
-static void operand_written_before_wait(void)
+FAULT(operand_written_before_wait, 128, 1, "register in use by wgmma", "written")
 {
     val a, b, d[WGMMA_N / 2], words[4];
     prepare_operands(&a, &b, d);
@@ -144,7 +142,7 @@ static void operand_written_before_wait(void)
 enum { A_WORDS = 4 };
 static int late;
 
-static void one_register_unfenced(void)
+static void one_register_unfenced(parameters p)
 {
     val a, b, r[A_WORDS + WGMMA_N / 2], *d = r + A_WORDS;
     prepare_operands(&a, &b, d);
@@ -160,7 +158,7 @@ static void one_register_unfenced(void)
 /* Each register counts alone. */
 TEST(unfenced_registers)
 {
-    static const fault_case c = { one_register_unfenced, 128, 1, { "missing wgmma_fence" } };
+    static const fault_case c = { one_register_unfenced, 128, 1, { "missing wgmma_fence" }, 1, 0 };
     for (late = -1; late < A_WORDS + WGMMA_N / 2; late++) {
         bench b = bench_open("");
         assert_int_equal(bench_run(&b, &c, true), late < 0 ? CKL_OK : CKL_DEVICE_FAULT);
@@ -170,7 +168,7 @@ TEST(unfenced_registers)
     }
 }
 
-static void missing_wgmma_fence(void)
+FAULT(missing_wgmma_fence, 128, 1, "missing wgmma_fence")
 {
     val a, b, d[WGMMA_N / 2];
     prepare_operands(&a, &b, d);
@@ -183,7 +181,7 @@ static void missing_wgmma_fence(void)
 }
 
 /* An operand is overwritten while wgmma may still read it. */
-static void operand_overwritten(void)
+FAULT(operand_overwritten, 128, 1, "shared-memory race", "wgmma of warps 0 to 3", "no wgmma_wait")
 {
     val d[WGMMA_N / 2], a = start_wgmma(d);
     ir_plain(IR_WGMMA_WAIT, planted ? 1 : 0, 0);
@@ -192,7 +190,7 @@ static void operand_overwritten(void)
     ir_plain(IR_WGMMA_WAIT, 0, 0);
 }
 
-static void wgmma_diverges(void)
+FAULT(wgmma_diverges, 128, 1, "divergence at a converged instruction")
 {
     val a, b, d[WGMMA_N / 2];
     prepare_operands(&a, &b, d);
@@ -203,9 +201,8 @@ static void wgmma_diverges(void)
 }
 
 /* Planted, one warp of the warpgroup keeps its registers. */
-static void registers_of_some_warps(void)
+FAULT(registers_of_some_warps, 128, 1, "misused setmaxnreg", "only some warps")
 {
-    declare();
     if (planted)
         ir_if(ir_compare(IR_LT, ir_sreg(IR_WARP), u32(3)));
     BLAMED(ir_plain(IR_SETMAXNREG, 40, 0));
@@ -216,7 +213,6 @@ static void registers_of_some_warps(void)
 /* Planted, the last of them is one that setmaxnreg does not take, by the verifier or by what the warps have. */
 static void set_registers(int first, int last, int takes)
 {
-    declare();
     if (first) {
         ir_plain(IR_SETMAXNREG, first, 0);
         ir_bar_sync(u32(0), 128);
@@ -224,37 +220,17 @@ static void set_registers(int first, int last, int takes)
     BLAMED(ir_plain(IR_SETMAXNREG, last, takes));
 }
 
-KERNEL(no_such_registers, set_registers(0, planted ? 44 : 40, 0))
-KERNEL(too_few_registers, set_registers(0, planted ? 16 : 24, 0))
-KERNEL(takes_fewer_registers, set_registers(40, planted ? 32 : 48, 1))
-KERNEL(gives_more_registers, set_registers(40, planted ? 48 : 32, 0))
+FAULT_CALL(no_such_registers, set_registers(0, planted ? 44 : 40, 0), 128, 1, "misused setmaxnreg",
+           "44 registers are no multiple of 8 in 24 to 256")
+FAULT_CALL(too_few_registers, set_registers(0, planted ? 16 : 24, 0), 128, 1, "misused setmaxnreg",
+           "16 registers are no multiple of 8 in 24 to 256")
+FAULT_CALL(takes_fewer_registers, set_registers(40, planted ? 32 : 48, 1), 128, 1, "misused setmaxnreg",
+           "has 40 registers per thread, 32 are not more")
+FAULT_CALL(gives_more_registers, set_registers(40, planted ? 48 : 32, 0), 128, 1, "misused setmaxnreg",
+           "has 40 registers per thread, 48 are not fewer")
 
-static void gives_more_than_there_are(void) // a thread has 255 at most, however few there are
-{
-    set_registers(0, planted ? 256 : 248, 0);
-}
+/* A thread has 255 at most, however few there are. */
+FAULT_CALL(gives_more_than_there_are, set_registers(0, planted ? 256 : 248, 0), 128, 1, "misused setmaxnreg",
+           "has 255 registers per thread, 256 are not")
 
-static const fault_case cases[] = {
-    { wgmma_without_fence, 128, 1, { "missing fence_proxy_async", "(wgmma)" } },
-    { operands_of_one_warp, 128, 1, { "shared-memory race", "warp 0", "(wgmma)" } },
-    { accumulator_before_wait, 128, 1, { "register in use by wgmma", "read", "(add)" } },
-    { accumulator_written_before_wait, 128, 1, { "register in use by wgmma", "written" } },
-    { operand_written_before_wait, 128, 1, { "register in use by wgmma", "written" } },
-    { missing_wgmma_fence, 128, 1, { "missing wgmma_fence" } },
-    { operand_overwritten, 128, 1, { "shared-memory race", "wgmma of warps 0 to 3", "no wgmma_wait" } },
-    { reserved_bits, 128, 1, { "bad matrix descriptor", "reserved bits are set" } },
-    { leaves_closed_wgmma, 128, 1, { "exit with work under way", "wgmma was issued and not waited for" } },
-    { leaves_open_wgmma, 128, 1, { "exit with work under way", "wgmma was issued and not waited for" } },
-    { wgmma_diverges, 128, 1, { "divergence at a converged instruction" } },
-    { registers_of_some_warps, 128, 1, { "misused setmaxnreg", "only some warps" } },
-    { no_such_registers, 128, 1, { "misused setmaxnreg", "44 registers are no multiple of 8 in 24 to 256" } },
-    { too_few_registers, 128, 1, { "misused setmaxnreg", "16 registers are no multiple of 8 in 24 to 256" } },
-    { takes_fewer_registers, 128, 1, { "misused setmaxnreg", "has 40 registers per thread, 32 are not more" } },
-    { gives_more_registers, 128, 1, { "misused setmaxnreg", "has 40 registers per thread, 48 are not fewer" } },
-    { gives_more_than_there_are, 128, 1, { "misused setmaxnreg", "has 255 registers per thread, 256 are not" } },
-};
-
-int main(void)
-{
-    return run_cases(cases, COUNT_OF(cases));
-}
+RUN_TESTS(NULL, NULL)

@@ -24,6 +24,45 @@ static tensor tile_in_smem(const char *name)
     return smem_tensor(name, F16, tma_tile_layout(F16, TILE_M, TILE_K, 128), 1024); // (M,K)
 }
 
+typedef struct mistake {
+    void (*describe)(void);
+    const char *sentence; // a part of it
+} mistake;
+
+static ckl_status describe(void (*kernel)(void), ir_kernel **described)
+{
+    ir_describe_begin("language", IR_SM90A);
+    launch_bounds(THREADS, 0);
+    kernel();
+    return ir_describe_end(described);
+}
+
+/* Whatever it is that was found, it is our bug and not the user's: one status. */
+static void test_mistake(void **state)
+{
+    const mistake *m = *state;
+    ir_kernel *kernel = NULL;
+    char line[64];
+    blamed = 0;
+    ckl_status status = describe(m->describe, &kernel);
+    if (status == CKL_OK)
+        status = ir_verify(kernel);
+    ir_kernel_free(kernel);
+    snprintf(line, sizeof line, "unit_language.c:%d:", blamed);
+    if (status != CKL_INTERNAL || !strstr(ckl_error(), m->sentence) || !strstr(ckl_error(), line))
+        fail_msg("%s, line %d: %s", ckl_status_name(status), blamed, ckl_error());
+}
+
+/* A test of a mistake: MISTAKE(name, words) { ... } describes the kernel that makes it. */
+#define MISTAKE(name, words)                                     \
+    static void name(void);                                      \
+    __attribute__((constructor)) static void enlist_##name(void) \
+    {                                                            \
+        static const mistake it = { name, words };               \
+        enlist(#name, test_mistake, NULL, NULL, &it);            \
+    }                                                            \
+    static void name(void)
+
 /* Misuse while describing. Each kernel goes on with what it got. */
 
 /* All that takes a tiled MMA, an accumulator and tiles. */
@@ -51,21 +90,21 @@ static void use_all(const tiled_mma *mma, tensor acc)
     mma_wait(0);
 }
 
-static void unknown_atom(void)
+MISTAKE(unknown_atom, "there is no MMA atom SM90_64x100x16_F32F16F16_SS; the nearest is SM90_64x96x16_F32F16F16_SS")
 {
     BLAME_NEXT;
     tiled_mma mma = make_tiled_mma("SM90_64x100x16_F32F16F16_SS", 1, 1);
     use_all(&mma, fragment_C(&mma, TILE_M, TILE_N));
 }
 
-static void unknown_name(void)
+MISTAKE(unknown_name, "there is no MMA atom an atom of which")
 {
     BLAME_NEXT;
     tiled_mma mma = make_tiled_mma("an atom of which nobody knows and whose name is longer than any other", 2, 2);
     use_all(&mma, fragment_C(&mma, TILE_M, TILE_N));
 }
 
-static void columns_outside(void)
+MISTAKE(columns_outside, "accumulator_columns: 32 columns from 64 on are no groups of 8 of one atom of 64 columns")
 {
     tiled_mma mma = make_tiled_mma("SM90_64x64x16_F32F16F16_SS", 1, 1);
     tensor acc = fragment_C(&mma, TILE_M, TILE_N);
@@ -76,14 +115,14 @@ static void columns_outside(void)
     use_all(&mma, acc);
 }
 
-static void columns_of_no_fragment(void)
+MISTAKE(columns_of_no_fragment, "accumulator_columns: 8 columns from 0 on")
 {
     tensor acc = fragment(F32, compact(leaf(8)));
     BLAME_NEXT;
     accumulator_columns(acc, 0, 8);
 }
 
-static void gemm_of_other_accumulators(void)
+MISTAKE(gemm_of_other_accumulators, "gemm with SM90_64x64x16_F32F16F16_SS: A is ")
 {
     tiled_mma mma = make_tiled_mma("SM90_64x64x16_F32F16F16_SS", 1, 1);
     tiled_mma wide = make_tiled_mma("SM90_64x256x16_F32F16F16_SS", 1, 1);
@@ -94,7 +133,7 @@ static void gemm_of_other_accumulators(void)
     gemm(&mma, tCrA, tCrB, acc, yes());
 }
 
-static void stmatrix_of_other_tile(void)
+MISTAKE(stmatrix_of_other_tile, "SM90_U32x4_STSM_N does not copy register ")
 {
     tiled_mma mma = make_tiled_mma("SM90_64x64x16_F32F16F16_SS", 1, 1);
     tensor acc = fragment_C(&mma, TILE_M, TILE_N), sC = tile_in_smem("C");
@@ -104,7 +143,7 @@ static void stmatrix_of_other_tile(void)
     stmatrix_C(&mma, half, sC, thread());
 }
 
-static void unknown_copy_atom(void)
+MISTAKE(unknown_copy_atom, "there is no copy atom SM80_CP_ASYNC_CACHEGLOBAL<64>")
 {
     BLAME_NEXT;
     tiled_copy copy = make_tiled_copy("SM80_CP_ASYNC_CACHEGLOBAL<64>", F16, compact(leaf(THREADS)), compact(leaf(8)));
@@ -115,7 +154,7 @@ static void unknown_copy_atom(void)
     copy_if(&copy, partition_S(&copy, identity_tensor(leaf(1024)), thread()), leaf(1000), tXgX, tXsX, 0);
 }
 
-static void break_in_staged_store(void)
+MISTAKE(break_in_staged_store, "leaves the if while")
 {
     const staged_store store = { imm(1), THREADS, eq(thread(), imm(0)) };
     BLAME_NEXT;
@@ -124,7 +163,7 @@ static void break_in_staged_store(void)
     }
 }
 
-static void slice_outside(void)
+MISTAKE(slice_outside, "register (4,4):(1,4) has nothing at (_,4)")
 {
     tensor rX = fragment(F32, compact(coord(4, 4)));
     fill(rX, immf(0));
@@ -133,7 +172,7 @@ static void slice_outside(void)
     set(row, 3, immf(1));
 }
 
-static void dynamic_fragment(void)
+MISTAKE(dynamic_fragment, "a fragment of (4,?):(1,4): the layout of registers must be static")
 {
     layout a = make_layout(coord(4, unknown()), coord(1, 4));
     BLAME_NEXT;
@@ -142,7 +181,7 @@ static void dynamic_fragment(void)
     set(rX, 1, immf(1));
 }
 
-static void dynamic_fragment_like(void)
+MISTAKE(dynamic_fragment_like, "the layout of registers must be static")
 {
     tensor gX = gmem_tensor(convert(U64, unknown()), F32, make_layout(coord(unknown()), coord(1)));
     BLAME_NEXT;
@@ -150,7 +189,7 @@ static void dynamic_fragment_like(void)
     copy(gX, rX, 4);
 }
 
-static void break_in_loop(void)
+MISTAKE(break_in_loop, "C's break, return or goto leaves the loop while it is described")
 {
     BLAME_NEXT;
     LOOP(i, unknown()) {
@@ -159,7 +198,7 @@ static void break_in_loop(void)
     }
 }
 
-static void break_in_forever(void)
+MISTAKE(break_in_forever, "leaves the loop while it is described; BREAK_IF() leaves a loop")
 {
     BLAME_NEXT;
     FOREVER {
@@ -169,7 +208,7 @@ static void break_in_forever(void)
     add(unknown(), imm(1));
 }
 
-static void break_in_if(void)
+MISTAKE(break_in_if, "leaves the if while")
 {
     for (int i = 0; i < 3; i++) {
         BLAME_NEXT;
@@ -179,7 +218,7 @@ static void break_in_if(void)
     }
 }
 
-static void return_in_else(void)
+MISTAKE(return_in_else, "leaves the else while")
 {
     IF(eq(unknown(), imm(0)))
         add(unknown(), imm(1));
@@ -190,7 +229,7 @@ static void return_in_else(void)
     }
 }
 
-static void goto_in_loop(void)
+MISTAKE(goto_in_loop, "leaves the loop while")
 {
     BLAME_NEXT;
     LOOP(i, imm(4)) {
@@ -201,7 +240,7 @@ out:
     add(unknown(), imm(1));
 }
 
-static void break_in_inner(void)
+MISTAKE(break_in_inner, "leaves the if while")
 {
     LOOP(i, unknown()) {
         add(i, i);
@@ -212,32 +251,32 @@ static void break_in_inner(void)
     }
 }
 
-static void large_imm(void)
+MISTAKE(large_imm, "imm(2147483648) does not fit 32 bits: imm64() does")
 {
     BLAME_NEXT;
     add(param(I64, "x"), imm(0x80000000));
 }
 
-static void large_constant(void)
+MISTAKE(large_constant, "the constant 4886718345 does not fit u32")
 {
     BLAME_NEXT;
     add(unknown(), imm64(0x123456789));
 }
 
-static void bad_composition(void)
+MISTAKE(bad_composition, "composition")
 {
     BLAME_NEXT;
     HERE;
     composition(compact(leaf(4)), make_layout(leaf(8), leaf(3)));
 }
 
-static void division_by_zero(void)
+MISTAKE(division_by_zero, "division of the constant 7 by zero")
 {
     BLAME_NEXT;
     div(imm(7), imm(0));
 }
 
-static void value_of_if(void)
+MISTAKE(value_of_if, "inside the if of line")
 {
     val x = param(F32, "x"), y = x;
     IF(gt(x, immf(0)))
@@ -246,7 +285,7 @@ static void value_of_if(void)
     mul(y, x);
 }
 
-static void value_of_loop(void)
+MISTAKE(value_of_loop, "is read after it: make it a variable()")
 {
     val x = param(F32, "x"), sum = x;
     LOOP(i, unknown())
@@ -265,70 +304,12 @@ static void nested_blocks(val p, int depth)
 
 KERNEL(deepest_blocks, nested_blocks(eq(unknown(), imm(0)), 64))
 
-static void one_block_more(void)
+MISTAKE(one_block_more, "control flow is nested more than 64 deep")
 {
     val p = eq(unknown(), imm(0));
     BLAME_NEXT;
     IF(p)
         nested_blocks(p, 64);
-}
-
-static const struct {
-    const char *name;
-    void (*describe)(void);
-    const char *sentence; // a part of it
-} mistakes[] = {
-    { "unknown_atom", unknown_atom,
-      "there is no MMA atom SM90_64x100x16_F32F16F16_SS; the nearest is SM90_64x96x16_F32F16F16_SS" },
-    { "unknown_name", unknown_name, "there is no MMA atom an atom of which" },
-    { "columns_outside", columns_outside,
-      "accumulator_columns: 32 columns from 64 on are no groups of 8 of one atom of 64 columns" },
-    { "columns_of_no_fragment", columns_of_no_fragment, "accumulator_columns: 8 columns from 0 on" },
-    { "gemm_of_other_accumulators", gemm_of_other_accumulators, "gemm with SM90_64x64x16_F32F16F16_SS: A is " },
-    { "stmatrix_of_other_tile", stmatrix_of_other_tile, "SM90_U32x4_STSM_N does not copy register " },
-    { "unknown_copy_atom", unknown_copy_atom, "there is no copy atom SM80_CP_ASYNC_CACHEGLOBAL<64>" },
-    { "break_in_staged_store", break_in_staged_store, "leaves the if while" },
-    { "slice_outside", slice_outside, "register (4,4):(1,4) has nothing at (_,4)" },
-    { "dynamic_fragment", dynamic_fragment, "a fragment of (4,?):(1,4): the layout of registers must be static" },
-    { "dynamic_fragment_like", dynamic_fragment_like, "the layout of registers must be static" },
-    { "break_in_loop", break_in_loop, "C's break, return or goto leaves the loop while it is described" },
-    { "break_in_forever", break_in_forever, "leaves the loop while it is described; BREAK_IF() leaves a loop" },
-    { "break_in_if", break_in_if, "leaves the if while" },
-    { "return_in_else", return_in_else, "leaves the else while" },
-    { "goto_in_loop", goto_in_loop, "leaves the loop while" },
-    { "break_in_inner", break_in_inner, "leaves the if while" },
-    { "large_imm", large_imm, "imm(2147483648) does not fit 32 bits: imm64() does" },
-    { "large_constant", large_constant, "the constant 4886718345 does not fit u32" },
-    { "bad_composition", bad_composition, "composition" },
-    { "division_by_zero", division_by_zero, "division of the constant 7 by zero" },
-    { "value_of_if", value_of_if, "inside the if of line" },
-    { "value_of_loop", value_of_loop, "is read after it: make it a variable()" },
-    { "one_block_more", one_block_more, "control flow is nested more than 64 deep" },
-};
-
-static ckl_status describe(void (*kernel)(void), ir_kernel **described)
-{
-    ir_describe_begin("language", IR_SM90A);
-    launch_bounds(THREADS, 0);
-    kernel();
-    return ir_describe_end(described);
-}
-
-/* Whatever it is that was found, it is our bug and not the user's: one status. */
-TEST(mistakes)
-{
-    for (int i = 0; i < COUNT_OF(mistakes); i++) {
-        ir_kernel *kernel = NULL;
-        char line[64];
-        blamed = 0;
-        ckl_status status = describe(mistakes[i].describe, &kernel);
-        if (status == CKL_OK)
-            status = ir_verify(kernel);
-        ir_kernel_free(kernel);
-        snprintf(line, sizeof line, "unit_language.c:%d:", blamed);
-        if (status != CKL_INTERNAL || !strstr(ckl_error(), mistakes[i].sentence) || !strstr(ckl_error(), line))
-            fail_msg("%s: %s, line %d: %s", mistakes[i].name, ckl_status_name(status), blamed, ckl_error());
-    }
 }
 
 /* The same calculations without a kernel are the user's: the layout calculator's. */
@@ -351,8 +332,8 @@ static void right_constants(void)
 TEST(right_constants)
 {
     ir_kernel *kernel = NULL;
-    if (describe(right_constants, &kernel) != CKL_OK || ir_verify(kernel) != CKL_OK)
-        fail_msg("%s", ckl_error());
+    assert_ok(describe(right_constants, &kernel));
+    assert_ok(ir_verify(kernel));
     assert_true(ir_is_int(kernel->insts[1].in[1], 0x123456789));
     ir_kernel_free(kernel);
 }
@@ -360,8 +341,8 @@ TEST(right_constants)
 TEST(depth)
 {
     ir_kernel *kernel = NULL;
-    if (describe(deepest_blocks, &kernel) != CKL_OK || ir_verify(kernel) != CKL_OK)
-        fail_msg("%s", ckl_error());
+    assert_ok(describe(deepest_blocks, &kernel));
+    assert_ok(ir_verify(kernel));
     ir_kernel_free(kernel);
 }
 

@@ -46,6 +46,9 @@ static const bound map_bounds[] = {
     { MEMBER(box[0]), 24, 20, "box[0]=20 f16 are 40 bytes, not a multiple of 16" },
     { MEMBER(swizzle), 128, 32, "box[0]=32 f16 are 64 bytes, more than the swizzle's 32" },
     { MEMBER(swizzle), 0, 16, "swizzle=16 is none of 0, 32, 64, 128" },
+    { MEMBER(l2_promotion), 256, 32, "l2_promotion=32 is none of 0, 64, 128, 256" },
+    { MEMBER(step[1]), 8, 9, "step[1]=9 is not in 1..8" },
+    { MEMBER(step[0]), 1, 2, "step[0]=2 is not in 1..1" },
 };
 
 static ckl_status check_map(const bound *b, int64_t value)
@@ -67,7 +70,7 @@ TEST(maps)
     }
     tensor_map_desc map = right_map();
     map.rank = 4;
-    map.size[4] = map.box[4] = 0; // beyond the rank nothing is read
+    map.size[4] = map.stride[4] = map.box[4] = -1; // beyond the rank nothing is read
     assert_ok(tensor_map_check(&map));
     map.swizzle = SWIZZLE_NONE;
     map.box[0] = 256;
@@ -127,6 +130,8 @@ TEST(kernels)
     expect_limit(hopper, (ir_kernel){ .threads = 32, .cluster = 17 }, "k: needs clusters of 17 CTAs, hopper takes 16");
     expect_limit(old, (ir_kernel){ .threads = 32, .cluster = 1 }, NULL);
     expect_limit(old, (ir_kernel){ .threads = 32, .cluster = 2 }, "k: needs clusters of 2 CTAs, hopper takes 1");
+    expect_limit(old, (ir_kernel){ .threads = 32, .cluster = 2, .target = IR_SM90 },
+                 "k: is made for sm_90, hopper is sm_80 and has no TMA");
     expect_limit(old, (ir_kernel){ .threads = 32, .cluster = 1, .target = IR_SM90A },
                  "k: is made for sm_90a, hopper is sm_80 and has no wgmma");
 }

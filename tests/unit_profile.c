@@ -10,6 +10,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "files.h"
 #include "unit.h"
 #include "base/math.h"
 #include "bench/ncu.h"
@@ -415,10 +416,7 @@ TEST_BETWEEN(refusals, make_folder, remove_folder)
 {
     setenv("FAKE_NCU_PRINTS", prints_path, 1);
     for (int i = 0; i < COUNT_OF(refusals); i++) {
-        FILE *file = fopen(prints_path, "w");
-        assert_non_null(file);
-        fputs(refusals[i].prints, file);
-        fclose(file);
+        write_words(prints_path, "w", refusals[i].prints);
         assert_fails(run_command("add n=100", "cuda", ""), refusals[i].exit_status, refusals[i].sentence);
     }
     setenv("CKL_NCU", "/nowhere/ncu", 1);

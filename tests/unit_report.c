@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "files.h"
 #include "unit.h"
 #include "base/math.h"
 #include "bench/report.h"
@@ -428,14 +429,6 @@ static int run(const char *first, const char *second, const char *third)
     return cli_run(&cmd_report, argc, argv);
 }
 
-static void write_text(const char *name, const char *words)
-{
-    FILE *file = fopen(path_of(name), "w");
-    assert_non_null(file);
-    fputs(words, file);
-    fclose(file);
-}
-
 TEST(command)
 {
     char out[PATH_MAX + 64];
@@ -465,7 +458,7 @@ TEST(bad_files)
     for (int i = 0; i < COUNT_OF(files); i++) {
         unlink(path_of(files[i].name));
         if (files[i].words)
-            write_text(files[i].name, files[i].words);
+            write_words(path_of(files[i].name), "w", files[i].words);
         assert_fails(run(path_of("gemm.json"), path_of(files[i].name), out), EXIT_USAGE, files[i].why);
         assert_int_not_equal(access(path_of("page.html"), F_OK), 0);
     }

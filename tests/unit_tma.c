@@ -1,4 +1,4 @@
-/* unit_tma.c - tensor maps: limits and their sentences, encoding, boxes against brute force; limits of kernels. */
+/* unit_tma.c - tensor maps: encoding, boxes against brute force; unit_limits.c has what is refused. */
 #include "unit.h"
 #include "device/emulator/tma.h"
 
@@ -51,7 +51,7 @@ TEST(encoding)
     assert_int_equal(tma_encode(&bad, &map), CKL_INVALID);
 }
 
-/* --- Boxes --- */
+/* Boxes */
 
 /* What a walk wrote: the element number of memory, or 0 for out of bounds; and how often each byte was written. */
 typedef struct capture {
@@ -182,113 +182,6 @@ TEST(walk_rank_5)
                                           { INT32_MIN, 0, 0, 0, 0 }, { 0, INT32_MAX, 0, 0, 0 } };
     for (int i = 0; i < COUNT_OF(corners); i++)
         check_walk(&d, corners[i]);
-}
-
-/* --- Rejected tensor maps: one field of the valid one changed --- */
-
-static void check_reject(tensor_map_desc desc, const char *sentence)
-{
-    assert_fails(tensor_map_check(&desc), CKL_INVALID, sentence);
-}
-
-#define REJECT(sentence, ...)      \
-    do {                           \
-        tensor_map_desc d = valid; \
-        __VA_ARGS__;               \
-        check_reject(d, sentence); \
-    } while (0)
-
-TEST(rejects)
-{
-    assert_ok(tensor_map_check(&valid));
-    REJECT("tensor map: dtype=default is not an element type", d.dtype = CKL_DTYPE_DEFAULT);
-    REJECT("tensor map: rank=0 is not in 1..5", d.rank = 0);
-    REJECT("tensor map: rank=6 is not in 1..5", d.rank = 6);
-    REJECT("tensor map: address=0x0 is not a multiple of 16 above 0", d.address = NULL);
-    REJECT("tensor map: address=0x1008 is not a multiple of 16 above 0", d.address = (void *)0x1008);
-    REJECT("tensor map: size[1]=0 is not in 1..4294967296", d.size[1] = 0);
-    REJECT("tensor map: size[2]=4294967297 is not in 1..4294967296", d.size[2] = (INT64_C(1) << 32) + 1);
-    REJECT("tensor map: box[0]=0 is not in 1..256", d.box[0] = 0);
-    REJECT("tensor map: box[2]=257 is not in 1..256", d.box[2] = 257);
-    REJECT("tensor map: stride[1]=120 bytes is not a multiple of 16", d.stride[1] = 120);
-    REJECT("tensor map: stride[2]=-1280 bytes is not in 0..2^40-1", d.stride[2] = -1280);
-    REJECT("tensor map: stride[2]=1099511627776 bytes is not in 0..2^40-1", d.stride[2] = INT64_C(1) << 40);
-    REJECT("tensor map: box[0]=7 bf16 are 14 bytes, not a multiple of 16", d.box[0] = 7);
-    REJECT("tensor map: box[0]=72 bf16 are 144 bytes, more than the swizzle's 128", d.box[0] = 72);
-    REJECT("tensor map: box[0]=64 bf16 are 128 bytes, more than the swizzle's 64", d.swizzle = SWIZZLE_64);
-    REJECT("tensor map: swizzle=16 is none of 0, 32, 64, 128", d.swizzle = (tensor_map_swizzle)16);
-    REJECT("tensor map: l2_promotion=32 is none of 0, 64, 128, 256", d.l2_promotion = 32);
-    REJECT("tensor map: step[1]=9 is not in 1..8", d.step[1] = 9);
-    REJECT("tensor map: step[0]=2 is not in 1..1", d.step[0] = 2);
-}
-
-TEST(largest)
-{
-    tensor_map_desc d = valid;
-    d.swizzle = SWIZZLE_NONE;
-    d.box[0] = 256;
-    d.size[0] = d.size[1] = INT64_C(1) << 32;
-    d.stride[1] = (INT64_C(1) << 40) - 16;
-    assert_ok(tensor_map_check(&d));
-    d = valid;
-    d.rank = 1;
-    d.size[1] = d.stride[1] = d.box[1] = -1; // beyond the rank: not read
-    assert_ok(tensor_map_check(&d));
-}
-
-/* --- Limits of kernels --- */
-
-static const ckl_device_info l4 = {
-    .id = "emulator:l4", .compute_capability = 89, .threads_per_cta_max = 1024, .smem_per_cta_bytes = 101376
-};
-static const ckl_device_info h200 = { .id = "emulator:h200",
-                                      .compute_capability = 90,
-                                      .threads_per_cta_max = 1024,
-                                      .smem_per_cta_bytes = 232448,
-                                      .has_tma = true,
-                                      .has_wgmma = true };
-
-static void check_limit(const ckl_device_info *info, const ir_kernel *kernel, const char *sentence)
-{
-    assert_int_equal(device_check_limits(info, kernel), *sentence ? CKL_UNSUPPORTED : CKL_OK);
-    if (*sentence)
-        assert_string_equal(ckl_error(), sentence);
-}
-
-TEST(limits)
-{
-    ir_kernel kernel = { .name = "gemm", .target = IR_SM80, .threads = 1024, .cluster = 1, .smem_bytes = 101376 };
-    check_limit(&l4, &kernel, "");
-    kernel.threads = 1056;
-    check_limit(&l4, &kernel, "gemm: needs 1056 threads per CTA, emulator:l4 has 1024");
-    kernel.threads = 128;
-    kernel.cluster = 2;
-    check_limit(&l4, &kernel, "gemm: needs clusters of 2 CTAs, emulator:l4 takes 1");
-    kernel.target = IR_SM90;
-    check_limit(&l4, &kernel, "gemm: is made for sm_90, emulator:l4 is sm_89 and has no TMA");
-    kernel.target = IR_SM90A;
-    check_limit(&l4, &kernel, "gemm: is made for sm_90a, emulator:l4 is sm_89 and has no wgmma");
-    kernel.cluster = 16;
-    kernel.smem_bytes = 232448;
-    check_limit(&h200, &kernel, "");
-    kernel.cluster = 32;
-    check_limit(&h200, &kernel, "gemm: needs clusters of 32 CTAs, emulator:h200 takes 16");
-}
-
-TEST(smem_limit)
-{
-    ir_smem smem[] = {
-        { "bars", 0, 64, 8 }, { "A", 1024, 65536, 1024 }, { "B", 66560, 131072, 1024 }, { "C", 197632, 65536, 1024 }
-    };
-    ir_kernel kernel = { .name = "gemm", .target = IR_SM90A, .threads = 384, .cluster = 2, .smem_bytes = 263168 };
-    check_limit(&h200, &kernel,
-                "gemm: needs 263168 bytes of shared memory, emulator:h200 has 232448 per CTA: "
-                "30720 bytes too many");
-    kernel.smem = smem;
-    kernel.smem_count = COUNT_OF(smem);
-    check_limit(&h200, &kernel,
-                "gemm: needs 263168 bytes of shared memory, emulator:h200 has 232448 per CTA: "
-                "30720 bytes too many; the largest are B=131072, A=65536, C=65536");
 }
 
 RUN_TESTS(NULL, NULL)

@@ -6,6 +6,7 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include "files.h"
 #include "unit.h"
 #include "base/math.h"
 #include "bench/tune_parts.h"
@@ -331,9 +332,7 @@ TEST(resume)
     tune_options o = options_for(NULL, 10);
     o.generations = 2;
     assert_ok(search(&o, &first));
-    FILE *file = fopen(evidence, "a");
-    fputs("{\"line\":\"twi", file);
-    fclose(file);
+    write_words(evidence, "a", "{\"line\":\"twi");
     assert_ok(search(&o, &second));
     without_trouble = false;
     int ran = 0;
@@ -360,9 +359,7 @@ TEST(old_evidence)
     memcpy(strstr(line, "\"not compiled\""), "\"timed\"       ", 14);
     memcpy(strstr(line, "\"median_us\":0.0"), "\"median_us\":1.0", 15);
     memcpy(strstr(line, "\"choice_us\":0.0"), "\"choice_us\":9.0", 15);
-    FILE *file = fopen(evidence, "a");
-    fputs(line, file);
-    fclose(file);
+    write_words(evidence, "a", line);
     assert_ok(search(&o, &r));
     assert_int_equal(r.final_count, 0);
     assert_int_equal(r.reused, 2);
@@ -509,18 +506,14 @@ TEST(foreign_evidence)
     };
     tune_result r = search_with("unused=0");
     char content[1 << 14];
-    FILE *file = fopen(evidence, "r");
-    content[fread(content, 1, sizeof content - 1, file)] = '\0';
-    fclose(file);
+    read_words(evidence, content);
     for (int i = 0; i < COUNT_OF(changes); i++) {
         char changed[sizeof content];
         strcpy(changed, content);
         char *at = strstr(changed, changes[i].from);
         assert_non_null(at);
         memcpy(at, changes[i].to, strlen(changes[i].to));
-        file = fopen(evidence, "w");
-        fputs(changed, file);
-        fclose(file);
+        write_words(evidence, "w", changed);
         tune_options o = options_for(NULL, 3);
         assert_fails(search(&o, &r), CKL_INVALID, changes[i].sentence);
     }

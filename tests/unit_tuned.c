@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "files.h"
 #include "unit.h"
 #include "base/math.h"
 #include "bench/tune.h"
@@ -22,10 +23,7 @@ static char folder[64], file[96], user_file[160];
 
 static void write_file(const char *path, const char *lines)
 {
-    FILE *out = fopen(path, "w");
-    assert_non_null(out);
-    fputs(lines, out);
-    fclose(out);
+    write_words(path, "w", lines);
     chmod(path, 0600);
 }
 
@@ -480,10 +478,7 @@ TEST(keep)
     for (int twice = 0; twice < 2; twice++)
         assert_ok(tune_keep(&c, r, file));
     char content[1024];
-    FILE *in = fopen(file, "r");
-    content[fread(content, 1, sizeof content - 1, in)] = '\0';
-    fclose(in);
-    assert_string_equal(content,
+    assert_string_equal(read_words(file, content),
                         "# mine\n"
                         "gemm device='NVIDIA L4' m=512 n=512 k=512 a=f16 config='tiled'\n"
                         "nonsense\n"

@@ -311,25 +311,10 @@ TEST(arena)
     arena_clear(&a);
 }
 
-/* A line with that many keys. */
-static ckl_status split_keys(int count, problem_line *line, arena *memory)
-{
-    text t = { 0 };
-    text_printf(&t, "op");
-    for (int i = 0; i < count; i++)
-        text_printf(&t, " k%d=%d", i, i);
-    ckl_status status = problem_split(memory, text_data(&t), line);
-    text_free(&t);
-    return status;
-}
-
 TEST(lines)
 {
     arena memory = { 0 };
     problem_line line;
-    assert_ok(split_keys(64, &line, &memory));
-    assert_true(line.count == 64 && strcmp(line.pairs[63].value, "63") == 0);
-    assert_int_equal(split_keys(65, &line, &memory), CKL_INVALID);
     assert_int_equal(problem_split(&memory, "op a=\"x # y\" b=(1 (2) # 3) c='d\"e' d='' e=' f=#", &line), CKL_INVALID);
     assert_ok(problem_split(&memory, "op\ta=\"x # y\" b=(1 (2) # 3) c='d\"e' d='' e=k=v#w", &line));
     static const char *const values[] = { "x # y", "(1 (2) # 3)", "d\"e", "", "k=v#w" };

@@ -33,17 +33,16 @@ SPOILED(no_end, open_if(), i->op = IR_WARP_SYNC, "if: has no end")
 SPOILED(break_link, open_loop(), i[-1].match = 0, "break: is linked to another loop than its own")
 SPOILED(loop_link, open_loop(), i->match = 1, "end_loop: is linked to another loop than its own")
 
-static void nest(bool is_right)
+RULE(nest, "if: nested more than 256 deep")
 {
     open_if();
     ir_kernel *k = ir_current();
     int begin = k->inst_count - 2;
-    for (int i = 2; i < (is_right ? 0 : 300); i++)
+    for (int i = 2; i < (right ? 0 : 300); i++)
         ir_fence(IR_SCOPE_CTA); // room for as many
-    for (int i = 0; i < (is_right ? 0 : 300); i++)
+    for (int i = 0; i < (right ? 0 : 300); i++)
         k->insts[begin + i] = (ir_inst){ .op = IR_IF, .in = k->insts[begin].in, .in_count = 1, .file = "kernel.c" };
 }
-RULE(nest, "if: nested more than 256 deep")
 
 /* Operands */
 
@@ -210,20 +209,18 @@ static void wait_for_grid(void)
     ir_plain(IR_GRID_WAIT, 0, 0);
 }
 
-static void early_load(bool is_right)
+RULE(early_load, "ld: comes before the grid_wait")
 {
-    load(is_right ? IR_SHARED : IR_GLOBAL, is_right ? u32(0) : unknown(IR_U64), 1);
+    load(right ? IR_SHARED : IR_GLOBAL, right ? u32(0) : unknown(IR_U64), 1);
     wait_for_grid();
 }
-RULE(early_load, "ld: comes before the grid_wait")
 
 /* What is read may be old. */
-static void early_strong_load(bool is_right)
+RULE(early_strong_load, "ld: comes before the grid_wait")
 {
-    (void)ir_load_strong(is_right ? IR_ORDER_RELAXED : IR_ORDER_ACQUIRE, IR_SCOPE_GPU, IR_U32, unknown(IR_U64), 0);
+    (void)ir_load_strong(right ? IR_ORDER_RELAXED : IR_ORDER_ACQUIRE, IR_SCOPE_GPU, IR_U32, unknown(IR_U64), 0);
     wait_for_grid();
 }
-RULE(early_strong_load, "ld: comes before the grid_wait")
 
 SPOILED(early_atomic, ir_atomic(IR_ORDER_DEFAULT, IR_SCOPE_GPU, IR_RED_ADD, unknown(IR_U64), 8, unknown(IR_U32)),
         wait_for_grid(), "atom: comes before the grid_wait")

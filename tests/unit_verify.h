@@ -71,32 +71,32 @@ static inline void test_rule(void **state)
     assert_fails(verify_one(*state, false), CKL_INTERNAL, ((const verify_rule *)*state)->sentence);
 }
 
-/* A test of the rule that f describes. */
-#define RULE(f, words)                                        \
-    __attribute__((constructor)) static void enlist_##f(void) \
-    {                                                         \
-        static const verify_rule rule = { #f, f, words };     \
-        enlist(#f, test_rule, NULL, NULL, &rule);             \
-    }
+/* A test of a rule: RULE(name, words) { ... } describes its kernel, `right` or not. */
+#define RULE(name, words)                                        \
+    static void name(bool right);                                \
+    __attribute__((constructor)) static void enlist_##name(void) \
+    {                                                            \
+        static const verify_rule rule = { #name, name, words };  \
+        enlist(#name, test_rule, NULL, NULL, &rule);             \
+    }                                                            \
+    static void name(bool right)
 
 /* A kernel of a call that is `right` or not. */
 #define DESCRIBES(name, call, words) \
-    static void name(bool right)     \
+    RULE(name, words)                \
     {                                \
         call;                        \
-    }                                \
-    RULE(name, words)
+    }
 
-/* An instruction that is right, and what makes it wrong: `i` is the last one described, `k` the kernel. */
-#define SPOILED(name, right, wrong, words)              \
-    static void name(bool is_right)                     \
+/* An instruction that is described, and what makes it wrong: `i` is the last one, `k` the kernel. */
+#define SPOILED(name, described, spoiled, words)        \
+    RULE(name, words)                                   \
     {                                                   \
-        right;                                          \
+        described;                                      \
         ir_kernel *k = ir_current();                    \
         ir_inst *i = k->inst_count ? last_of(k) : NULL; \
         (void)i;                                        \
-        if (!is_right) {                                \
-            wrong;                                      \
+        if (!right) {                                   \
+            spoiled;                                    \
         }                                               \
-    }                                                   \
-    RULE(name, words)
+    }

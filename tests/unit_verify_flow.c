@@ -9,7 +9,7 @@
 /* Registers: what two paths agree on */
 
 /* Written under p on one way and under q on the other: after it neither p nor q tells. */
-static void guards_of_two_ways(bool right)
+RULE(guards_of_two_ways, "is read before it is written")
 {
     val x = ir_reg(IR_U32), p = p_of(0), q = p_of(1);
     IF(p_of(2)) {
@@ -24,10 +24,9 @@ static void guards_of_two_ways(bool right)
     IF(p)
         ir_binary(IR_ADD, x, x);
 }
-RULE(guards_of_two_ways, "is read before it is written")
 
 /* What the ELSE of p has written is not there in a later IF p. */
-static void guard_of_else(bool right)
+RULE(guard_of_else, "is read after it: it needs a value on every path")
 {
     val x = ir_reg(IR_U32), p = p_of(0);
     ir_if(p);
@@ -38,10 +37,9 @@ static void guard_of_else(bool right)
     IF(p)
         ir_binary(IR_ADD, x, x);
 }
-RULE(guard_of_else, "is read after it: it needs a value on every path")
 
 /* The predicate changes at the end of a loop, and its beginning comes again. */
-static void guard_in_loop(bool right)
+RULE(guard_in_loop, "is read after it: it needs a value on every path")
 {
     val x = ir_reg(IR_U32), p = ir_reg(IR_PRED);
     ir_assign(p, p_of(0));
@@ -55,10 +53,9 @@ static void guard_in_loop(bool right)
         ir_break(p_of(1));
     }
 }
-RULE(guard_in_loop, "is read after it: it needs a value on every path")
 
 /* A way that ends does not count, the first or the second one. */
-static void way_that_ends(bool right)
+RULE(way_that_ends, "is read after it: it needs a value on every path")
 {
     val x = ir_reg(IR_U32), y = ir_reg(IR_U32);
     IF(p_of(0)) {
@@ -71,10 +68,9 @@ static void way_that_ends(bool right)
     ELSE ir_plain(IR_EXIT, 0, 0);
     ir_binary(IR_ADD, x, y);
 }
-RULE(way_that_ends, "is read after it: it needs a value on every path")
 
 /* Nothing comes after a loop that has no break. */
-static void loop_without_break(bool right)
+RULE(loop_without_break, "is read before it is written")
 {
     val x = ir_reg(IR_U32);
     FOREVER {
@@ -85,10 +81,9 @@ static void loop_without_break(bool right)
     }
     ir_binary(IR_ADD, x, x);
 }
-RULE(loop_without_break, "is read before it is written")
 
 /* Of two breaks the first one comes too early. */
-static void two_breaks(bool right)
+RULE(two_breaks, "is read after it: it needs a value on every path")
 {
     val x = ir_reg(IR_U32);
     FOREVER {
@@ -100,7 +95,6 @@ static void two_breaks(bool right)
     }
     ir_binary(IR_ADD, x, x);
 }
-RULE(two_breaks, "is read after it: it needs a value on every path")
 
 /* Registers of WGMMA */
 
@@ -178,7 +172,7 @@ DESCRIBES(touched_on_first, touched_on(right, false), FENCED)
 DESCRIBES(touched_on_second, touched_on(right, true), FENCED)
 
 /* Reading counts as well. */
-static void read_after_fence(bool right)
+RULE(read_after_fence, FENCED)
 {
     val d[N / 2];
     accumulators(d);
@@ -189,10 +183,9 @@ static void read_after_fence(bool right)
         fence();
     multiply(d);
 }
-RULE(read_after_fence, FENCED)
 
 /* So does A in registers. */
-static void a_after_fence(bool right)
+RULE(a_after_fence, FENCED)
 {
     val d[N / 2], a[4];
     accumulators(d);
@@ -206,10 +199,9 @@ static void a_after_fence(bool right)
         fence();
     ir_wgmma_rs(CKL_F16, CKL_F16, N, d, a, u64(0), ir_int(IR_PRED, 1), false);
 }
-RULE(a_after_fence, FENCED)
 
 /* At the end of a loop, before its beginning comes again. */
-static void touched_in_loop(bool right)
+RULE(touched_in_loop, FENCED)
 {
     val *d = fenced();
     FOREVER {
@@ -222,7 +214,6 @@ static void touched_in_loop(bool right)
         ir_break(p_of(0));
     }
 }
-RULE(touched_in_loop, FENCED)
 
 /* On one way a product is in flight. */
 static void in_flight_on(bool right, bool second)
@@ -256,7 +247,7 @@ static void younger_on(bool right, bool second)
 DESCRIBES(younger_on_first, younger_on(right, false), IN_FLIGHT)
 DESCRIBES(younger_on_second, younger_on(right, true), IN_FLIGHT)
 
-static void second_group(bool right)
+RULE(second_group, IN_FLIGHT)
 {
     val d[N / 2], e[N / 2];
     accumulators(d);
@@ -269,10 +260,9 @@ static void second_group(bool right)
     wait_for(1);
     use(right ? d[0] : e[0]);
 }
-RULE(second_group, IN_FLIGHT)
 
 /* A wait does not wait for the open group. */
-static void open_group(bool right)
+RULE(open_group, IN_FLIGHT)
 {
     val *d = fenced();
     multiply(d);
@@ -281,9 +271,8 @@ static void open_group(bool right)
     wait_for(0);
     use(d[0]);
 }
-RULE(open_group, IN_FLIGHT)
 
-static void accumulator_written(bool right)
+RULE(accumulator_written, IN_FLIGHT)
 {
     val *d = fenced();
     multiply(d);
@@ -292,10 +281,9 @@ static void accumulator_written(bool right)
         wait_for(0);
     ir_assign(d[7], ir_float(CKL_F32, 1));
 }
-RULE(accumulator_written, IN_FLIGHT)
 
 /* A product that does not add to them needs no accumulators before. */
-static void unwritten_accumulators(bool right)
+RULE(unwritten_accumulators, "is read before it is written")
 {
     val d[N / 2];
     for (int i = 0; i < N / 2; i++)
@@ -303,7 +291,6 @@ static void unwritten_accumulators(bool right)
     fence();
     ir_wgmma(CKL_F16, CKL_F16, N, d, u64(0), u64(0), ir_int(IR_PRED, right ? 0 : 1), false, false);
 }
-RULE(unwritten_accumulators, "is read before it is written")
 
 /* Convergence */
 
@@ -330,44 +317,39 @@ static val tid(void)
 }
 
 /* A constant added keeps the steps of the threads if it is whole warpgroups; else nothing is sure. */
-static void shifted(bool right)
+RULE(shifted, LANES)
 {
     val x = ir_binary(IR_ADD, tid(), u32(128));
     shuffle_where(ir_compare(IR_LT, x, u32(right ? 192 : 200)));
     shuffle_where(ir_compare(IR_LT, ir_binary(IR_ADD, tid(), u32(8)), u32(40)));   // tid < 32
     shuffle_where(ir_compare(IR_LT, ir_binary(IR_SUB, u32(256), tid()), u32(33))); // tid >= 224
 }
-RULE(shifted, LANES)
 
-static void shifted_group(bool right)
+RULE(shifted_group, THREADS)
 {
     warpgroup_where(ir_compare(IR_LT, ir_binary(IR_SUB, tid(), u32(128)), u32(right ? 128 : 64)));
     warpgroup_where(ir_compare(IR_LT, ir_binary(IR_ADD, tid(), u32(96)), u32(224))); // tid < 128
 }
-RULE(shifted_group, THREADS)
 
-static void right_shifted(bool right)
+RULE(right_shifted, LANES)
 {
     shuffle_where(ir_compare(IR_EQ, ir_binary(IR_SHR, tid(), u32(right ? 5 : 4)), u32(1)));
     shuffle_where(is_zero(ir_binary(IR_SHR, tid(), u32(32)))); // all of them
 }
-RULE(right_shifted, LANES)
 
-static void divided(bool right)
+RULE(divided, THREADS)
 {
     warpgroup_where(ir_compare(IR_EQ, ir_binary(IR_DIV, tid(), u32(right ? 64 : 32)), u32(2))); // unsure: it is not
     warpgroup_where(ir_compare(IR_LT, ir_binary(IR_DIV, tid(), u32(32)), u32(4)));
 }
-RULE(divided, THREADS)
 
 DESCRIBES(masked, shuffle_where(is_zero(ir_binary(IR_AND, tid(), u32(right ? 96 : 31)))), LANES)
 
-static void constant_before(bool right)
+RULE(constant_before, LANES)
 {
     shuffle_where(ir_compare(IR_GT, u32(right ? 64 : 40), tid()));
     shuffle_where(ir_compare(IR_GE, u32(63), tid()));
 }
-RULE(constant_before, LANES)
 
 DESCRIBES(constant_before_closed, shuffle_where(ir_compare(IR_LT, u32(right ? 63 : 64), tid())), LANES)
 DESCRIBES(closed_comparison, shuffle_where(ir_compare(IR_LE, tid(), u32(right ? 63 : 64))), LANES)
@@ -378,7 +360,7 @@ DESCRIBES(both_predicates, shuffle_where(ir_binary(IR_AND, is_zero(ir_sreg(right
 DESCRIBES(converted, shuffle_where(is_zero(ir_convert(CKL_I64, ir_sreg(right ? IR_WARP : IR_LANE)))), LANES)
 
 /* Two writers of different kinds leave nothing sure, whichever comes last. */
-static void two_writers(bool right)
+RULE(two_writers, LANES)
 {
     val x = ir_reg(IR_U32), y = ir_reg(IR_U32);
     IF(p_of(0)) {
@@ -393,10 +375,9 @@ static void two_writers(bool right)
     shuffle_where(is_zero(x));
     shuffle_where(is_zero(y));
 }
-RULE(two_writers, LANES)
 
 /* Two writers of one kind: a predicate between them that parts the threads leaves nothing sure either. */
-static void written_under(bool right)
+RULE(written_under, LANES)
 {
     val lane = ir_sreg(IR_LANE), x = ir_reg(IR_U32);
     val whole_groups = ir_compare(IR_EQ, ir_binary(IR_DIV, tid(), u32(128)), u32(1));
@@ -405,10 +386,9 @@ static void written_under(bool right)
         ir_assign(x, lane);
     shuffle_where(is_zero(x));
 }
-RULE(written_under, LANES)
 
 /* An inner IF does not make a warp whole again, its end does. */
-static void after_if(bool right)
+RULE(after_if, LANES)
 {
     IF(is_zero(ir_sreg(IR_LANE))) {
         IF(p_of(0)) {
@@ -418,18 +398,16 @@ static void after_if(bool right)
     }
     shuffle();
 }
-RULE(after_if, LANES)
 
-static void on_else(bool right)
+RULE(on_else, "wants a converged warp, but its lanes diverge")
 {
     IF(is_zero(ir_sreg(right ? IR_WARP : IR_LANE))) {
     }
     ELSE shuffle();
 }
-RULE(on_else, "wants a converged warp, but its lanes diverge")
 
 /* The break stands behind, but the second turn is divergent. */
-static void before_break(bool right)
+RULE(before_break, "wants a converged warp, but its lanes diverge at the loop of line 7")
 {
     FOREVER {
         shuffle();
@@ -437,6 +415,5 @@ static void before_break(bool right)
     }
     shuffle();
 }
-RULE(before_break, "wants a converged warp, but its lanes diverge at the loop of line 7")
 
 RUN_TESTS(NULL, NULL)

@@ -1,4 +1,4 @@
-/* fields.c - parsing and printing by field table: one row of functions per kind. */
+/* fields.c - parsing and printing by field table. */
 #include "base/fields.h"
 
 #include <stdio.h>
@@ -11,71 +11,28 @@
 
 enum { WORD_MAX = 64 };
 
-typedef struct kind_info {
+static const struct {
     size_t bytes;
     const char *wanted; // completes "gemm: m=abc is not ..."
-    bool (*parse)(const field *f, const char *value, void *member);
-    void (*print)(const field *f, const void *member, text *out);
-} kind_info;
+} kinds[] = {
+    [FIELD_int] = { sizeof(int), "an integer of 32 bits, such as 16 or 2^4" },
+    [FIELD_int64_t] = { sizeof(int64_t), "an integer of 64 bits, such as 4096 or 2^12" },
+    [FIELD_float] = { sizeof(float), "a number" },
+    [FIELD_bool] = { sizeof(bool), "0 or 1" },
+    [FIELD_ckl_dtype] = { sizeof(ckl_dtype), "one of" },
+    [FIELD_choice] = { sizeof(int), "one of" },
+    [FIELD_quoted] = { sizeof(char *), "text without quotes" },
+};
 
-static bool parse_integer(const char *at, int64_t *value)
-{
-    return number_integer(&at, value) && *at == '\0';
-}
-
-static bool parse_int64(const field *f, const char *value, void *member)
-{
-    (void)f;
-    int64_t parsed;
-    if (!parse_integer(value, &parsed))
-        return false;
-    memcpy(member, &parsed, sizeof parsed);
-    return true;
-}
-
-static bool parse_int(const field *f, const char *value, void *member)
-{
-    (void)f;
+/* A member of any kind. */
+typedef union any {
+    int i;
     int64_t wide;
-    if (!parse_integer(value, &wide) || wide < INT32_MIN || wide > INT32_MAX)
-        return false;
-    int parsed = (int)wide;
-    memcpy(member, &parsed, sizeof parsed);
-    return true;
-}
-
-static bool parse_float(const field *f, const char *value, void *member)
-{
-    (void)f;
-    float parsed;
-    if (!number_float(&value, &parsed) || *value)
-        return false;
-    memcpy(member, &parsed, sizeof parsed);
-    return true;
-}
-
-static bool parse_bool(const field *f, const char *value, void *member)
-{
-    (void)f;
-    static const char *const names[] = { "", "0", "no", "false", "1", "yes", "true" };
-    for (int i = 0; i < COUNT_OF(names); i++)
-        if (strcmp(value, names[i]) == 0) {
-            bool parsed = i > 3;
-            memcpy(member, &parsed, sizeof parsed);
-            return true;
-        }
-    return false;
-}
-
-static bool parse_dtype(const field *f, const char *value, void *member)
-{
-    (void)f;
-    ckl_dtype parsed = CKL_DTYPE_DEFAULT;
-    if (*value && strcmp(value, ckl_dtype_name(CKL_DTYPE_DEFAULT)) != 0 && !dtype_find(value, &parsed))
-        return false;
-    memcpy(member, &parsed, sizeof parsed);
-    return true;
-}
+    float f;
+    bool b;
+    ckl_dtype dtype;
+    const char *text;
+} any;
 
 int field_word(const char *list, int index, const char **word)
 {
@@ -90,66 +47,64 @@ int field_word(const char *list, int index, const char **word)
     }
 }
 
-static bool parse_choice(const field *f, const char *value, void *member)
+static bool parse_integer(const char *at, int64_t low, int64_t high, int64_t *value)
+{
+    return number_integer(&at, value) && *at == '\0' && *value >= low && *value <= high;
+}
+
+static bool parse_bool(const char *value, bool *parsed)
+{
+    static const char *const names[] = { "", "0", "no", "false", "1", "yes", "true" };
+    int i = 0;
+    while (i < COUNT_OF(names) && strcmp(value, names[i]) != 0)
+        i++;
+    *parsed = i > 3;
+    return i < COUNT_OF(names);
+}
+
+static bool parse_choice(const field *f, const char *value, int *parsed)
 {
     const char *word;
-    for (int i = 0, length; (length = field_word(f->range, i, &word)) > 0; i++)
-        if ((strlen(value) == (size_t)length && strncmp(word, value, (size_t)length) == 0) || *value == '\0') {
-            memcpy(member, &i, sizeof i);
+    *parsed = 0;
+    for (int length; (length = field_word(f->range, *parsed, &word)) > 0; ++*parsed)
+        if ((strlen(value) == (size_t)length && strncmp(word, value, (size_t)length) == 0) || *value == '\0')
             return true;
-        }
     return false;
 }
 
-/* Refuses quotes inside: they could not be printed again. */
-static bool parse_quoted(const field *f, const char *value, void *member)
+static bool parse(const field *f, const char *value, any *out)
 {
-    (void)f;
-    if (strpbrk(value, "'\""))
+    int64_t narrow;
+    switch (f->kind) {
+    case FIELD_int:
+        if (!parse_integer(value, INT32_MIN, INT32_MAX, &narrow))
+            return false;
+        out->i = (int)narrow;
+        return true;
+    case FIELD_int64_t:
+        return parse_integer(value, INT64_MIN, INT64_MAX, &out->wide);
+    case FIELD_float:
+        return number_float(&value, &out->f) && !*value;
+    case FIELD_bool:
+        return parse_bool(value, &out->b);
+    case FIELD_ckl_dtype:
+        out->dtype = CKL_DTYPE_DEFAULT;
+        return !*value || strcmp(value, ckl_dtype_name(CKL_DTYPE_DEFAULT)) == 0 || dtype_find(value, &out->dtype);
+    case FIELD_choice:
+        return parse_choice(f, value, &out->i);
+    default: // text; quotes inside could not be printed again
+        out->text = value;
+        return !strpbrk(value, "'\"");
+    }
+}
+
+static bool parse_member(const field *f, const char *value, void *member)
+{
+    any parsed;
+    if (!parse(f, value, &parsed))
         return false;
-    memcpy(member, &value, sizeof value);
+    memcpy(member, &parsed, kinds[f->kind].bytes);
     return true;
-}
-
-static void print_int64(const field *f, const void *member, text *out)
-{
-    (void)f;
-    text_printf(out, "%" PRId64, *(const int64_t *)member);
-}
-
-static void print_int(const field *f, const void *member, text *out)
-{
-    (void)f;
-    text_printf(out, "%d", *(const int *)member);
-}
-
-static void print_float(const field *f, const void *member, text *out)
-{
-    (void)f;
-    text_printf(out, "%.9g", (double)*(const float *)member);
-}
-
-static void print_bool(const field *f, const void *member, text *out)
-{
-    (void)f;
-    text_append(out, *(const bool *)member ? "1" : "0", 1);
-}
-
-static void print_dtype(const field *f, const void *member, text *out)
-{
-    (void)f;
-    text_printf(out, "%s", ckl_dtype_name(*(const ckl_dtype *)member));
-}
-
-static void print_choice(const field *f, const void *member, text *out)
-{
-    const int value = *(const int *)member;
-    const char *word;
-    int length = value < 0 ? 0 : field_word(f->range, value, &word);
-    if (length)
-        text_append(out, word, (size_t)length);
-    else
-        text_printf(out, "%d", value); // not one of the names: a desc made in C
 }
 
 /* The text; the default if NULL, as in a desc made in C. */
@@ -159,21 +114,41 @@ static const char *quoted_of(const field *f, const void *member)
     return value ? value : f->value;
 }
 
-static void print_quoted(const field *f, const void *member, text *out)
+static void print_choice(const field *f, int value, text *out)
 {
-    const char *value = quoted_of(f, member);
-    text_printf(out, problem_is_word(value) ? "%s" : "'%s'", value);
+    const char *word;
+    int length = value < 0 ? 0 : field_word(f->range, value, &word);
+    if (length)
+        text_append(out, word, (size_t)length);
+    else
+        text_printf(out, "%d", value); // not one of the names: a desc made in C
 }
 
-static const kind_info kinds[] = {
-    [FIELD_int] = { sizeof(int), "an integer of 32 bits, such as 16 or 2^4", parse_int, print_int },
-    [FIELD_int64_t] = { sizeof(int64_t), "an integer of 64 bits, such as 4096 or 2^12", parse_int64, print_int64 },
-    [FIELD_float] = { sizeof(float), "a number", parse_float, print_float },
-    [FIELD_bool] = { sizeof(bool), "0 or 1", parse_bool, print_bool },
-    [FIELD_ckl_dtype] = { sizeof(ckl_dtype), "one of", parse_dtype, print_dtype },
-    [FIELD_choice] = { sizeof(int), "one of", parse_choice, print_choice },
-    [FIELD_quoted] = { sizeof(char *), "text without quotes", parse_quoted, print_quoted },
-};
+void field_print(const field *f, const void *member, text *out)
+{
+    switch (f->kind) {
+    case FIELD_int:
+        text_printf(out, "%d", *(const int *)member);
+        break;
+    case FIELD_int64_t:
+        text_printf(out, "%" PRId64, *(const int64_t *)member);
+        break;
+    case FIELD_float:
+        text_printf(out, "%.9g", (double)*(const float *)member);
+        break;
+    case FIELD_bool:
+        text_append(out, *(const bool *)member ? "1" : "0", 1);
+        break;
+    case FIELD_ckl_dtype:
+        text_printf(out, "%s", ckl_dtype_name(*(const ckl_dtype *)member));
+        break;
+    case FIELD_choice:
+        print_choice(f, *(const int *)member, out);
+        break;
+    default:
+        text_printf(out, problem_is_word(quoted_of(f, member)) ? "%s" : "'%s'", quoted_of(f, member));
+    }
+}
 
 size_t field_bytes(const field *f)
 {
@@ -188,7 +163,7 @@ void fields_default(field_table table, void *object)
         if (strcmp(f->value, "0") == 0) // a short cut: most are, of some thirty in every config
             memset(member, 0, field_bytes(f));
         else
-            kinds[f->kind].parse(f, f->value, member);
+            parse_member(f, f->value, member);
     }
 }
 
@@ -203,11 +178,6 @@ const field *fields_find(field_table table, const char *name)
 const char *field_range(const field *f)
 {
     return f->range + (*f->range == FIELD_OPTIONAL);
-}
-
-void field_print(const field *f, const void *member, text *out)
-{
-    kinds[f->kind].print(f, member, out);
 }
 
 bool field_is_zero(const field *f, const void *member)
@@ -271,7 +241,7 @@ ckl_status fields_set(field_table table, const char *what, const char *name, con
     if (!f)
         return fields_unknown(what, name, &table, 1);
     void *member = (char *)object + f->offset;
-    if (!kinds[f->kind].parse(f, value, member))
+    if (!parse_member(f, value, member))
         return refuse(f, what, value);
     if (*f->range == FIELD_OPTIONAL && field_is_zero(f, member))
         FAIL(CKL_INVALID, "%s: %s=%s is as if it were not given: leave it out", what, f->name, value);
@@ -282,9 +252,9 @@ static bool is_default(const field *f, const void *member)
 {
     if (f->kind == FIELD_quoted)
         return strcmp(quoted_of(f, member), f->value) == 0;
-    char value[sizeof(int64_t)];
-    kinds[f->kind].parse(f, f->value, value);
-    return memcmp(value, member, kinds[f->kind].bytes) == 0;
+    any value;
+    parse(f, f->value, &value);
+    return memcmp(&value, member, kinds[f->kind].bytes) == 0;
 }
 
 /* Is text left out wherever it is the default? */
@@ -303,7 +273,7 @@ static void print_but(field_table table, const void *object, bool defaults, bool
         if (is_default(f, member) && (defaults || (zeros && field_is_zero(f, member)) || may_be_unsaid(f)))
             continue;
         text_printf(out, "%s%s=", separator, f->name);
-        kinds[f->kind].print(f, member, out);
+        field_print(f, member, out);
         separator = " ";
     }
 }

@@ -121,8 +121,8 @@ static const ptx_row *const rows[IR_OP_COUNT] = {
     [IR_SIN] = ROWS({ F32, 0, 0, "sin.approx.f32 $d, $x" }),
     [IR_COS] = ROWS({ F32, 0, 0, "cos.approx.f32 $d, $x" }),
     [IR_SREG] = PLAIN("mov.b32 $d, $o"),
-    [IR_PARAM] =
-        ROWS({ 0, 0, PTX_TENSOR_MAP, "mov.b64 $d, $P; cvta.param.u64 $d, $d" }, { 0, 0, 0, "ld.param.$E $d, [$P]" }),
+    [IR_PARAM] = ROWS({ 0, 0, PTX_TENSOR_MAP, "mov.b64 $d, param_$P; cvta.param.u64 $d, $d" },
+                      { 0, 0, 0, "ld.param.$E $d, [param_$P]" }),
 
     [IR_LD] = ROWS({ 0, 0, PTX_STRONG, "ld$l.$k.$g.$E $D, [$a]" }, { 0, 0, 0, "ld.$g$c$N.$E $D, [$a]$i" }),
     [IR_ST] = ROWS({ 0, 0, PTX_STRONG, "st$l.$k.$g.$E [$a], $S" }, { 0, 0, 0, "st.$g$c$N.$E [$a], $S$i" }),
@@ -168,10 +168,10 @@ static const ptx_row *const rows[IR_OP_COUNT] = {
     [IR_MBARRIER_ARRIVE] = PLAIN("mbarrier.arrive.$g.b64 _, [$a]"),
     [IR_MBARRIER_EXPECT] = PLAIN("mbarrier.arrive.expect_tx.shared::cta.b64 _, [$a], $y"),
     [IR_MBARRIER_WAIT] =
-        ROWS({ 0, 0, PTX_SM80, "$j: mbarrier.test_wait.parity.shared::cta.b64 %tp0, [$a], $y; @!%tp0 bra $j" },
+        ROWS({ 0, 0, PTX_SM80, "WAIT$j: mbarrier.test_wait.parity.shared::cta.b64 %tp0, [$a], $y; @!%tp0 bra WAIT$j" },
              { 0, 0, PTX_CLUSTER,
-               "$j: mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 %tp0, [$a], $y; @!%tp0 bra $j" },
-             { 0, 0, 0, "$j: mbarrier.try_wait.parity.shared::cta.b64 %tp0, [$a], $y; @!%tp0 bra $j" }),
+               "WAIT$j: mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 %tp0, [$a], $y; @!%tp0 bra WAIT$j" },
+             { 0, 0, 0, "WAIT$j: mbarrier.try_wait.parity.shared::cta.b64 %tp0, [$a], $y; @!%tp0 bra WAIT$j" }),
 
     [IR_BAR_SYNC] = PLAIN("bar.sync $x, $n"),
     [IR_BAR_ARRIVE] = PLAIN("bar.arrive $x, $n"),

@@ -26,7 +26,7 @@
  *   o            the name of [mode]: comparisons, special registers, shuffles, votes, NaN of min and max
  *   r            the reduction [mode] and its type: "add.noftz.f16x2"
  *   h            the clamp operand of a shuffle: the first lane of UP, the last one of others
- *   j            a label of this instruction's own
+ *   j            a number of this instruction alone, for a label
  *
  * %o are the offsets of $O. Registers named %tp %th %tr %tf (predicate, 16, 32, f32) with 0 or 1 are scratch
  * of one template.

@@ -210,83 +210,11 @@ static void put_multicast_mask(ptx_writer *w, char letter)
     put(w, "%th0");
 }
 
-static void put_param_name(ptx_writer *w, char letter)
+/* "s32", "b64": as wide as the type. */
+static void put_sized_type(ptx_writer *w, char letter)
 {
-    (void)letter;
-    put(w, "param_");
-    put(w, w->kernel->params[w->inst->n].name);
-}
-
-static void put_type(ptx_writer *w, char letter)
-{
-    const ir_inst *inst = w->inst;
-    put(w, types[letter == 'f' ? inst->from : letter == 'F' ? inst->from_b : inst->type].arithmetic);
-}
-
-static void put_signed_type(ptx_writer *w, char letter)
-{
-    (void)letter;
-    put(w, "s");
+    put(w, letter == 's' ? "s" : "b");
     put_number(w, ir_type_bytes(w->inst->type) * 8);
-}
-
-static void put_move_type(ptx_writer *w, char letter)
-{
-    (void)letter;
-    put(w, ptx_kinds[types[w->inst->type].kind].type);
-}
-
-static void put_bits_type(ptx_writer *w, char letter)
-{
-    (void)letter;
-    put(w, "b");
-    put_number(w, ir_type_bytes(w->inst->type) * 8);
-}
-
-static void put_memory_type(ptx_writer *w, char letter)
-{
-    (void)letter;
-    put(w, types[w->inst->type].memory);
-}
-
-static void put_count(ptx_writer *w, char letter)
-{
-    (void)letter;
-    put_number(w, w->inst->n);
-}
-
-static void put_vector_suffix(ptx_writer *w, char letter)
-{
-    (void)letter;
-    static const char *const suffixes[] = { [2] = ".v2", [4] = ".v4" };
-    put(w, w->inst->n == 2 || w->inst->n == 4 ? suffixes[w->inst->n] : "");
-}
-
-static void put_mode_bit(ptx_writer *w, char letter)
-{
-    put_number(w, w->inst->mode >> (letter - 'p') & 1);
-}
-
-static void put_space(ptx_writer *w, char letter)
-{
-    (void)letter;
-    put(w, spaces[w->inst->space]);
-}
-
-static void put_scope(ptx_writer *w, char letter)
-{
-    (void)letter;
-    put(w, scopes[w->inst->scope]);
-}
-
-static void put_order(ptx_writer *w, char letter)
-{
-    (void)letter;
-    static const char *const orders[] = {
-        [IR_ORDER_DEFAULT] = ".relaxed", [IR_ORDER_RELAXED] = ".relaxed", [IR_ORDER_ACQUIRE] = ".acquire",
-        [IR_ORDER_RELEASE] = ".release", [IR_ORDER_ACQ_REL] = ".acq_rel",
-    };
-    put(w, orders[w->inst->order]);
 }
 
 /* Is the last operand an L2 cache policy? Accesses to shared memory have none. */
@@ -311,19 +239,6 @@ static void put_cache(ptx_writer *w, char letter)
     put(w, ".L2::cache_hint");
 }
 
-static void put_policy(ptx_writer *w, char letter)
-{
-    (void)letter;
-    if (has_policy(w->inst))
-        put(w, w->inst->cache == IR_CACHE_EVICT_FIRST ? ", %evict_first" : ", %evict_last");
-}
-
-static void put_mode(ptx_writer *w, char letter)
-{
-    (void)letter;
-    put(w, ptx_mode_text(w->inst->op, w->inst->mode));
-}
-
 /* PTX adds signed 64-bit integers as unsigned. */
 static void put_reduction(ptx_writer *w, char letter)
 {
@@ -334,22 +249,57 @@ static void put_reduction(ptx_writer *w, char letter)
     ir_type type = w->inst->type;
     put(w, names[w->inst->mode]);
     if (w->inst->mode >= IR_RED_AND)
-        put_bits_type(w, letter);
+        put_sized_type(w, letter);
     else
         put(w, w->inst->mode == IR_RED_ADD && type == CKL_I64 ? "u64" : types[type].arithmetic);
 }
 
-static void put_shuffle_clamp(ptx_writer *w, char letter)
+/* A word of the instruction; NULL: the letter stands for something else. */
+static const char *word_of(const ptx_writer *w, char letter)
 {
-    (void)letter;
-    put_number(w, w->inst->mode == IR_SHFL_UP ? 0 : 31);
+    static const char *const suffixes[] = { "", "", ".v2", "", ".v4" };
+    static const char *const orders[] = {
+        [IR_ORDER_DEFAULT] = ".relaxed", [IR_ORDER_RELAXED] = ".relaxed", [IR_ORDER_ACQUIRE] = ".acquire",
+        [IR_ORDER_RELEASE] = ".release", [IR_ORDER_ACQ_REL] = ".acq_rel",
+    };
+    const ir_inst *inst = w->inst;
+    switch (letter) {
+    case 't':
+        return types[inst->type].arithmetic;
+    case 'f':
+        return types[inst->from].arithmetic;
+    case 'F':
+        return types[inst->from_b].arithmetic;
+    case 'E':
+        return types[inst->type].memory;
+    case 'm':
+        return ptx_kinds[types[inst->type].kind].type;
+    case 'N':
+        return suffixes[inst->n];
+    case 'P':
+        return w->kernel->params[inst->n].name;
+    case 'g':
+        return spaces[inst->space];
+    case 'k':
+        return scopes[inst->scope];
+    case 'l':
+        return orders[inst->order];
+    case 'i':
+        return !has_policy(inst) ? "" : inst->cache == IR_CACHE_EVICT_FIRST ? ", %evict_first" : ", %evict_last";
+    case 'o':
+        return ptx_mode_text(inst->op, inst->mode);
+    default:
+        return NULL;
+    }
 }
 
-static void put_own_label(ptx_writer *w, char letter)
+static void put_instruction_number(ptx_writer *w, char letter)
 {
-    (void)letter;
-    put(w, "WAIT");
-    put_number(w, w->index);
+    const ir_inst *inst = w->inst;
+    put_number(w, letter == 'n'   ? inst->n
+                  : letter == 'j' ? w->index
+                  : letter == 'h' ? (inst->mode == IR_SHFL_UP ? 0 : 31)
+                                  : inst->mode >> (letter - 'p') & 1);
 }
 
 typedef void put_letter(ptx_writer *w, char letter);
@@ -376,27 +326,15 @@ static put_letter *const letters[128] = {
     ['C'] = put_coordinates,
     ['O'] = put_offsets,
     ['M'] = put_multicast_mask,
-    ['P'] = put_param_name,
-    ['t'] = put_type,
-    ['f'] = put_type,
-    ['F'] = put_type,
-    ['s'] = put_signed_type,
-    ['m'] = put_move_type,
-    ['B'] = put_bits_type,
-    ['E'] = put_memory_type,
-    ['n'] = put_count,
-    ['N'] = put_vector_suffix,
-    ['p'] = put_mode_bit,
-    ['q'] = put_mode_bit,
-    ['g'] = put_space,
-    ['k'] = put_scope,
-    ['l'] = put_order,
+    ['s'] = put_sized_type,
+    ['B'] = put_sized_type,
+    ['n'] = put_instruction_number,
+    ['p'] = put_instruction_number,
+    ['q'] = put_instruction_number,
     ['c'] = put_cache,
-    ['i'] = put_policy,
-    ['o'] = put_mode,
     ['r'] = put_reduction,
-    ['h'] = put_shuffle_clamp,
-    ['j'] = put_own_label,
+    ['h'] = put_instruction_number,
+    ['j'] = put_instruction_number,
 };
 
 /* Fills in what follows a $; returns the text after it. */
@@ -406,7 +344,11 @@ static const char *put_placeholder(ptx_writer *w, const char *at)
         put_vector(w, w->inst->in + (at[0] - '0'), at[1] - '0');
         return at + 2;
     }
-    letters[(unsigned char)*at & 127](w, *at);
+    const char *word = word_of(w, *at);
+    if (word)
+        put(w, word);
+    else
+        letters[(unsigned char)*at & 127](w, *at);
     return at + 1;
 }
 

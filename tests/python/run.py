@@ -1,12 +1,13 @@
 """run.py [--jobs N] [NAME...] - the tests beside this file, or those of these files, classes and methods (test_torch.Functions).
 
---jobs: by a process for each class, so many at once. What fails is said at once, what takes long at the end; what did not run is said,
-and the last line counts.
+--jobs: by so many processes at once, each of some tests of a class. Beside a GPU there are 8 of them if nothing is said: what the
+tests wait for there is the driver, which compiles their kernels. What fails is said at once, what takes long at the end; what did
+not run is said, and the last line counts.
 """
 
 import argparse
-import collections
 import concurrent.futures
+import os
 import pathlib
 import re
 import subprocess
@@ -55,17 +56,21 @@ def run(suite):
     return result.passed, len(result.failures) + len(result.errors)
 
 
-def classes(suite):
-    """Names of the classes of a suite, for each of its tests."""
-    if isinstance(suite, unittest.TestSuite):
-        return [name for test in suite for name in classes(test)]
-    return [f"{type(suite).__module__}.{type(suite).__qualname__}"]
+def tests_of(suite):
+    """Its tests, by the names of their classes."""
+    if not isinstance(suite, unittest.TestSuite):
+        return {f"{type(suite).__module__}.{type(suite).__qualname__}": [suite.id()]}
+    tests = {}
+    for part in suite:
+        for name, ids in tests_of(part).items():
+            tests.setdefault(name, []).extend(ids)
+    return tests
 
 
-def run_class(name):
+def run_part(name, ids):
     """In a process of its own, whose lines are printed as they come; numbers of tests that passed and failed."""
     counts = None
-    with subprocess.Popen([sys.executable, "-u", __file__, name], stdout=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen([sys.executable, "-u", __file__, "--jobs", "1", *ids], stdout=subprocess.PIPE, text=True) as process:
         for line in process.stdout:
             counts = re.fullmatch(r"(\d+) passed, (\d+) failed", line.strip())
             if not counts and line.strip():
@@ -74,16 +79,20 @@ def run_class(name):
 
 
 def run_apart(suite, jobs):
-    """The same, each class in a process of its own, those of many tests first."""
-    names = [name for name, _ in collections.Counter(classes(suite)).most_common()]
+    """The same, at most 4 tests in a process, those of large classes first."""
+    parts = []
+    for name, ids in sorted(tests_of(suite).items(), key=lambda item: -len(item[1])):
+        count = (len(ids) + 3) // 4
+        parts += [(name, ids[i::count]) for i in range(count)]
     with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
-        passed, failed = zip(*pool.map(run_class, names))
+        passed, failed = zip(*pool.map(lambda part: run_part(*part), parts))
     return sum(passed), sum(failed)
 
 
 def main():
     parser = argparse.ArgumentParser()
-    parser.add_argument("--jobs", type=int, default=1)
+    gpu = os.path.exists("/dev/nvidiactl")
+    parser.add_argument("--jobs", type=int, default=min(8, os.cpu_count()) if gpu else 1)
     parser.add_argument("names", nargs="*")
     options = parser.parse_args()
     sys.path.insert(0, FOLDER)
