@@ -459,6 +459,9 @@ static const char *const cases[] = {
     "m=40 n=72 k=288 a=bf16 b=i8 scale_b=row groups=300",
     "m=40 n=72 k=288 a=bf16 b=u8 scale_b=block groups=3 impl=naive",
     "m=7 n=70 k=38 a=bf16 b=u8 scale_b=block lda=39           # rows that start anywhere",
+    "m=13 n=70 k=1032 a=bf16 b=u8 scale_b=block bias=1         # at 4 bytes",
+    "m=5 n=100 k=408 b=e4m3 scale_b=row fill=hard              # at 8 bytes",
+    "m=11 n=72 k=1040 b=u8 sizes=0,5,6 lda=1044 bias=1         # groups, at 8 bytes",
     "m=9 n=136 k=672 b=u8 scale_b=block block_k=64            # a scale for every 64 of K; the last tile has one of "
     "two",
     "m=12 n=73 k=1152 a=bf16 b=u8 scale_b=block block_k=64 d=f32 impl=weights config='rows=64 columns=16 warps=4 "
