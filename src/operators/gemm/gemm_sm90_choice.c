@@ -449,7 +449,8 @@ static step_cycles step_of(const tiled_problem *p, const gemm_sm90_config *c, co
                            int64_t sm_count, double operands_us)
 {
     const gemm_fit *f = &fit;
-    double n = c->tile_n, loaded_m = c->stays ? 0 : c->tile_m, loaded_n = size->loaded_n;
+    double n = c->tile_n, loaded_m = c->stays && !c->swap ? 0 : c->tile_m,
+           loaded_n = c->stays && c->swap ? 0 : size->loaded_n;
     double instruction = fmax(n / 2, (16 + n / 4) * f->operands);
     double crossing = p->crossing_m * loaded_m / c->cluster_n + p->crossing_n * loaded_n / c->cluster_m;
     double absent = absent_of(p->rows, c->tile_m) / c->cluster_n + absent_of(p->cols, c->tile_n) / c->cluster_m;
