@@ -432,7 +432,7 @@ void gemm_outer(const void *config, int kernel);
     X(owner, int, columns, "8", "8 16", "rows of D of a CTA")                                    \
     X(owner, int, warps, "8", "4 8", "that share out K")                                         \
     X(owner, int, stages, "4", "2 3 4 6 8", "K tiles of 128 on their way to each warp")          \
-    X(owner, bool, narrow, "0", "0 1", "rows of A and B begin anywhere: copies of an element")   \
+    X(owner, int, piece, "16", "1 4 8 16", "bytes of a copy of A and B; 1: an element")          \
     X(owner, int, box, "0", "0 1 2 4 8 16", "rows of A in a box of TMA; 0: A and B by cp.async") \
     X(owner, int, grouped, "0", "0 1 2", GEMM_GROUPED_HELP)
 

@@ -27,9 +27,10 @@ static plan_cost cost_rung(const ckl_gemm_desc *d, const ckl_device_info *device
                                              .tile_cycles = 3000 });
 }
 
-/* What all of them take. */
-static ckl_status admit_rung(const char *who, const ckl_gemm_desc *d, const gemm_rung_config *c)
+/* Of wgmma and tma, `ring`: rows that start at multiples of 16 bytes, and a ring that fits. */
+static ckl_status admit_rung(const char *who, const ckl_gemm_desc *d, const gemm_rung_config *c, bool ring)
 {
+    enum { MOST = 4 }; // 128 KB
     TRY(gemm_check_epilogue(who, d, &c->epilogue));
     TRY(gemm_check_in_order(who, d));
     if ((d->a != CKL_F16 && d->a != CKL_BF16) || d->b != d->a || d->layout != CKL_GEMM_NT)
@@ -38,73 +39,45 @@ static ckl_status admit_rung(const char *who, const ckl_gemm_desc *d, const gemm
         FAIL(CKL_UNSUPPORTED, "gemm %s: a step of the ladder is one product, without groups and gated", who);
     if (d->m > INT32_MAX || d->n > INT32_MAX || d->k > INT32_MAX)
         FAIL(CKL_UNSUPPORTED, "gemm %s: a size is beyond 32 bits", who);
-    return CKL_OK;
-}
-
-static ckl_status admit_blocked(const void *desc, const ckl_device_info *device, const void *config)
-{
-    (void)device;
-    return admit_rung("blocked", desc, config);
-}
-
-/* Rows that start at multiples of 16 bytes, and a ring that fits. */
-static ckl_status admit_ring(const char *who, const ckl_gemm_desc *d, const gemm_rung_config *c)
-{
-    enum { MOST = 4 }; // 128 KB
-    TRY(admit_rung(who, d, c));
-    if (!gemm_operands_aligned(d))
+    if (ring && !gemm_operands_aligned(d))
         FAIL(CKL_UNSUPPORTED, "gemm %s: rows of A or B are not multiples of 16 bytes apart", who);
-    if (c->stages < 2 || c->stages > MOST)
+    if (ring && d->k == 0)
+        FAIL(CKL_UNSUPPORTED, "gemm %s: k=0 leaves no products", who);
+    if (ring && (c->stages < 2 || c->stages > MOST))
         FAIL(CKL_INVALID, "gemm %s: stages=%d is not in 2..%d", who, c->stages, MOST);
     return CKL_OK;
 }
 
-static ckl_status admit_wgmma(const void *desc, const ckl_device_info *device, const void *config)
-{
-    (void)device;
-    return admit_ring("wgmma", desc, config);
-}
-
-static ckl_status admit_tma(const void *desc, const ckl_device_info *device, const void *config)
-{
-    (void)device;
-    TRY(admit_ring("tma", desc, config));
-    if (((const ckl_gemm_desc *)desc)->k == 0)
-        FAIL(CKL_UNSUPPORTED, "gemm tma: k=0 leaves no products");
-    return CKL_OK;
-}
-
-static ckl_status launch_blocked(const ckl_plan *plan, const void *args, ckl_stream stream)
-{
-    return gemm_launch(plan, tiles_of(plan->desc, GEMM_BLOCKED_TILE), args, stream);
-}
-
-static ckl_status launch_ring(const ckl_plan *plan, const void *args, ckl_stream stream)
-{
-    return gemm_launch_tma(plan, tiles_of(plan->desc, GEMM_RUNG_TILE), args, stream);
-}
-
 static const field rung_fields[] = GEMM_FIELDS(gemm_rung_config, GEMM_RUNG_CONFIG);
 
-#define RUNG(called, tile, rate, admitted, launched, lowest, what)                                      \
-    static plan_cost cost_##called(const void *desc, const ckl_device_info *device, const void *config) \
-    {                                                                                                   \
-        (void)config;                                                                                   \
-        return cost_rung(desc, device, tile, rate);                                                     \
-    }                                                                                                   \
-    const implementation gemm_##called##_implementation = { .name = #called,                            \
-                                                            .summary = "a step of the ladder: " what,   \
-                                                            .by_name = true,                            \
-                                                            .config_bytes = sizeof(gemm_rung_config),   \
-                                                            .config = FIELD_TABLE(rung_fields),         \
-                                                            .choose = choose_rung,                      \
-                                                            .cost = cost_##called,                      \
-                                                            .admit = admitted,                          \
-                                                            .describe = gemm_##called,                  \
-                                                            .params = &gemm_param_list,                 \
-                                                            .target = lowest,                           \
-                                                            .launch = launched }
+#define RUNG(called, tile, rate, launch_by, lowest, what)                                                 \
+    static plan_cost cost_##called(const void *desc, const ckl_device_info *device, const void *config)   \
+    {                                                                                                     \
+        (void)config;                                                                                     \
+        return cost_rung(desc, device, tile, rate);                                                       \
+    }                                                                                                     \
+    static ckl_status admit_##called(const void *desc, const ckl_device_info *device, const void *config) \
+    {                                                                                                     \
+        (void)device;                                                                                     \
+        return admit_rung(#called, desc, config, tile == GEMM_RUNG_TILE);                                 \
+    }                                                                                                     \
+    static ckl_status launch_##called(const ckl_plan *plan, const void *args, ckl_stream stream)          \
+    {                                                                                                     \
+        return launch_by(plan, tiles_of(plan->desc, tile), args, stream);                                 \
+    }                                                                                                     \
+    const implementation gemm_##called##_implementation = { .name = #called,                              \
+                                                            .summary = "a step of the ladder: " what,     \
+                                                            .by_name = true,                              \
+                                                            .config_bytes = sizeof(gemm_rung_config),     \
+                                                            .config = FIELD_TABLE(rung_fields),           \
+                                                            .choose = choose_rung,                        \
+                                                            .cost = cost_##called,                        \
+                                                            .admit = admit_##called,                      \
+                                                            .describe = gemm_##called,                    \
+                                                            .params = &gemm_param_list,                   \
+                                                            .target = lowest,                             \
+                                                            .launch = launch_##called }
 
-RUNG(blocked, GEMM_BLOCKED_TILE, 46, admit_blocked, launch_blocked, IR_SM80, "tiles in shared memory, multiply-adds");
-RUNG(wgmma, GEMM_RUNG_TILE, 800, admit_wgmma, launch_ring, IR_SM90A, "wgmma behind cp.async");
-RUNG(tma, GEMM_RUNG_TILE, 900, admit_tma, launch_ring, IR_SM90A, "wgmma behind TMA");
+RUNG(blocked, GEMM_BLOCKED_TILE, 46, gemm_launch, IR_SM80, "tiles in shared memory, multiply-adds");
+RUNG(wgmma, GEMM_RUNG_TILE, 800, gemm_launch_tma, IR_SM90A, "wgmma behind cp.async");
+RUNG(tma, GEMM_RUNG_TILE, 900, gemm_launch_tma, IR_SM90A, "wgmma behind TMA");

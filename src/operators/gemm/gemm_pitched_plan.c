@@ -124,7 +124,7 @@ static void describe_pitched(const void *config, int kernel)
     if (kernel == 0)
         gemm_sm90(&products, 0);
     else
-        gemm_repitch(&products.epilogue);
+        gemm_repitch(&((const gemm_sm90_config *)config)->epilogue);
 }
 
 static const field pitched_fields[] = GEMM_FIELDS(gemm_sm90_config, GEMM_SM90_CONFIG);

@@ -243,7 +243,7 @@ static void store_tile(const repitch *k, val row, val col, tensor sX)
         sVector.address = tensor_address(sX, coord(local, element));
         tensor rVector = fragment(k->type, compact(leaf(k->vector)));
         IF(logical_and(lt(column, k->length), lt(r, end))) {
-            copy(sVector, rVector, BYTES);
+            copy(sVector, rVector, ckl_dtype_bytes(k->type) == 4 ? 4 : BYTES);
             store_vector(k, rVector, to);
         }
     }
@@ -293,12 +293,18 @@ void gemm_repitch(const gemm_epilogue *e)
         k.list_rows = p.list_rows;
         k.listed = logical_not(other);
     }
-    if (ckl_dtype_bytes(type) == 2) { // never transposed
+    const bool of_a = !gemm_k_major(e->layout, 'a'), of_b = !gemm_k_major(e->layout, 'b');
+    const bool never = ckl_dtype_bytes(type) == 2 || (k.split && !of_a && !of_b), always = k.split && of_a && of_b;
+    if (never) {
         copy_straight(k);
         return;
     }
-    layout padded = make_layout(shape(TILE, TILE), stride(TILE + k.vector, 1)); // rows start at multiples of 16 bytes
-    tensor sX = smem_tensor("tile", type, padded, 16);                          // (COLS,ROWS)
+    const int pad = ckl_dtype_bytes(type) == 4 ? 1 : k.vector; // rows a bank apart, or at multiples of 16 bytes
+    tensor sX = smem_tensor("tile", type, make_layout(shape(TILE, TILE), stride(TILE + pad, 1)), 16); // (COLS,ROWS)
+    if (always) {
+        copy_turned(k, sX);
+        return;
+    }
     IF(ne(select(other, p.turned[1], p.turned[0]), imm(0))) {
         copy_turned(k, sX);
     }

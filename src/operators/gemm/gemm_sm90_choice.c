@@ -16,6 +16,7 @@ enum {
     LINE_BYTES = 128,            // of memory and L2
     STAGES_MAX = 12, // small tiles need many against latency: 256x2048x7168 in 64x64 takes 16.8 us, with 8 stages 19.4
     STAGES_ENOUGH = 4,
+    STEPS_ENOUGH = 4, // along K, for 64 rows of D^T in turn; of fewer 128: 23x256000x168 takes 41.8 us, not 61.0
     STEPS_FEWEST = 2,
     STEPS_FEW = 8,       // along K, of small products: their epilogues are as long as their main loops
     STEPS_MANY = 32,     // of a tile that is worth a CTA of its own
@@ -344,7 +345,7 @@ bool gemm_sm90_candidate(const void *desc, const ckl_device_info *device, int i,
     const fitted_tile *t = even ? &even->tile : &fitted_tiles[i - EVEN];
     c->epilogue = gemm_epilogue_of(d);
     c->ragged = d->pointers && !gemm_by_pointers(d, 'a') ? GEMM_ALL_RAGGED : ragged_of(d);
-    c->tile_m = t->tile_m;
+    c->tile_m = t->tile_m * (t->swap && t->pingpong && gemm_k_tiles(d) <= STEPS_ENOUGH ? 2 : 1);
     c->split = t->split;
     c->tile_n = columns_of(d, t, even, c, device);
     c->consumers = t->consumers;
@@ -448,7 +449,8 @@ static step_cycles step_of(const tiled_problem *p, const gemm_sm90_config *c, co
                            int64_t sm_count, double operands_us)
 {
     const gemm_fit *f = &fit;
-    double n = c->tile_n, loaded_m = c->stays ? 0 : c->tile_m, loaded_n = size->loaded_n;
+    double n = c->tile_n, loaded_m = c->stays && !c->swap ? 0 : c->tile_m,
+           loaded_n = c->stays && c->swap ? 0 : size->loaded_n;
     double instruction = fmax(n / 2, (16 + n / 4) * f->operands);
     double crossing = p->crossing_m * loaded_m / c->cluster_n + p->crossing_n * loaded_n / c->cluster_m;
     double absent = absent_of(p->rows, c->tile_m) / c->cluster_n + absent_of(p->cols, c->tile_n) / c->cluster_m;

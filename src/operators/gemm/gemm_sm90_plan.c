@@ -76,11 +76,12 @@ static ckl_status admit_sm90_cluster(const gemm_sm90_config *c)
 /* A stays in the stages if each always holds the same K tile, of one product. */
 static ckl_status admit_sm90_stays(const ckl_gemm_desc *d, const gemm_sm90_config *c)
 {
-    if (c->stays && (!c->persistent || c->batched || c->groups || c->split > 1 || gemm_k_tiles(d) == 0 ||
-                     gemm_has_block_scales(c->epilogue.scale_a) || c->stages % gemm_k_tiles(d)))
+    if (c->stays &&
+        (!c->persistent || c->batched || c->groups || c->split > 1 || gemm_k_tiles(d) == 0 ||
+         gemm_has_block_scales(c->epilogue.scale_a) || c->stages % gemm_k_tiles(d) || (c->swap && d->m > c->tile_n)))
         FAIL(CKL_UNSUPPORTED,
-             "gemm sm90: stays=1 is of one persistent product without split and scales of blocks; stages=%d are no "
-             "multiple of its K tiles",
+             "gemm sm90: stays=1 is of one persistent product without split and scales of blocks, of D^T with all of A "
+             "in a tile; stages=%d are no multiple of its K tiles",
              c->stages);
     return CKL_OK;
 }
@@ -355,20 +356,24 @@ static bool is_better_alone(const ckl_gemm_desc *d, const ckl_device_info *devic
  * Of few K tiles and a large D in 16 bits L2 gives more for loads than it takes for D, unless A stays, of which a CTA
  * has a long share of a row of tiles. Pairs then share B, if all rows of tiles have a partner: 8192x14336x384 takes
  * 137.6 us, alone 146.7, 155.6 where A does not stay. Not if most of a tile is empty. D in 32 bits is slower so:
- * 26400x896x32 31.7 and 30.0.
+ * 26400x896x32 31.7 and 30.0. Of few rows and few K, all in each tile of D^T, TMA is spared a row in five.
  */
 static void let_A_stay(const ckl_gemm_desc *d, const ckl_device_info *device, gemm_sm90_config *c)
 {
-    enum { ROWS = 128, PAIR = 2, SHARE = 8 };
+    enum { ROWS = 128, PAIR = 2, SHARE = 8, STEPS_OF_DT = 4 };
     const int64_t steps = gemm_k_tiles(d), squares = gemm_tiles(d, ROWS, ROWS);
-    const bool plain = !c->batched && !d->groups && !d->gated && !d->c && d->layout == CKL_GEMM_NT && 2 * d->m > ROWS;
+    const bool one = !c->batched && !d->groups && !d->gated;
+    const bool plain = one && !d->c && d->layout == CKL_GEMM_NT && 2 * d->m > ROWS;
     const bool many = d->n >= SHARE * (int64_t)c->tile_n && squares >= SHARE * (int64_t)device->sm_count;
     const bool pairs = ceil_div(d->m, ROWS) % PAIR == 0;
-    c->stays = plain && many && ckl_dtype_bytes(d->d) == 2 && c->pingpong && c->tile_m == ROWS &&
-               (c->cluster_n == 1 || (pairs && steps > 1)) && steps > 0 && steps <= c->stages;
+    const bool of_D = plain && many && ckl_dtype_bytes(d->d) == 2 && !c->swap && c->tile_m == ROWS &&
+                      (c->cluster_n == 1 || (pairs && steps > 1)) && steps <= c->stages;
+    const bool of_DT = one && c->swap && d->m <= c->tile_n && steps <= STEPS_OF_DT &&
+                       d->n > PAIR * (int64_t)c->tile_m * device->sm_count;
+    c->stays = c->pingpong && steps > 0 && (of_D || of_DT);
     if (!c->stays)
         return;
-    if (pairs)
+    if (of_D && pairs)
         c->cluster_m = PAIR;
     c->cluster_n = c->group = 1;
     c->stages -= c->stages % (int)steps;

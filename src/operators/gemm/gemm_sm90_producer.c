@@ -77,40 +77,44 @@ static void load_operand(const sm90_kernel *k, const operand_load *o, const pipe
     }
 }
 
-/* Expects the bytes of a stage and loads its A, unless that stays from tiles before. */
+/* Expects the bytes of a stage and loads the problem's A, unless that stays from tiles before. */
 static void load_absent_A(const sm90_kernel *k, const operand_load *o, const pipeline_state *at, val row, val depth,
                           val absent)
 {
-    const int bytes = (int)k->size.stage_bytes;
+    const int bytes = (int)k->size.stage_bytes, rows = k->cfg->swap ? k->size.loaded_n : k->cfg->tile_m;
     IF(absent) {
         pipeline_expect(&k->ring, at, imm(bytes));
         load_operand(k, o, at, row, depth);
     }
-    ELSE pipeline_expect(&k->ring, at, imm(bytes - k->cfg->tile_m * GEMM_TILE_BYTES));
+    ELSE pipeline_expect(&k->ring, at, imm(bytes - rows * GEMM_TILE_BYTES));
 }
 
-/* Is A of a tile in none of the stages? In all of them, once a CTA has filled the ring from a row of tiles. */
+/*
+ * Is A of a tile in none of the stages? In all of them, once a CTA has filled the ring from a row of tiles, or from any
+ * tiles of D^T, as these have all rows of A.
+ */
 static val is_absent(const sm90_kernel *k, val tile, const tile_place *at)
 {
-    val in_row = div(at->col, imm(k->size.tile_n * k->cfg->cluster_n)), before = min(sub(tile, k->first_tile), in_row);
-    return lt(mul(before, k->k_tiles), imm(k->cfg->stages));
+    val in_row = div(at->col, imm(k->size.tile_n * k->cfg->cluster_n)), before = sub(tile, k->first_tile);
+    return lt(mul(k->cfg->swap ? before : min(before, in_row), k->k_tiles), imm(k->cfg->stages));
 }
 
 /* Fills one stage: this CTA's rows of A and B go to all CTAs that use them, so every CTA receives both tiles. */
 static void load_stage(const sm90_kernel *k, const operand_load loads[2], const pipeline_state *at,
                        const tile_place *tile, val k_tile, val depth, val absent)
 {
-    const int scales = gemm_sm90_scale_bytes(k);
+    const int scales = gemm_sm90_scale_bytes(k), first = k->cfg->stays && k->cfg->swap; // first: 1 is the problem's A
+    const val places[] = { tile->row, tile->col };
     pipeline_wait_empty(&k->ring, at);
     if (k->cfg->stays) {
-        load_absent_A(k, &loads[0], at, tile->row, depth, absent);
+        load_absent_A(k, &loads[first], at, places[first], depth, absent);
     } else {
         pipeline_expect(&k->ring, at, imm((int)k->size.stage_bytes + scales));
         if (scales)
             gemm_sm90_load_scales(k, at, tile, k_tile);
         load_operand(k, &loads[0], at, tile->row, depth);
     }
-    load_operand(k, &loads[1], at, tile->col, depth);
+    load_operand(k, &loads[1 - first], at, places[1 - first], depth);
     if (k->epilogue.gated) { // the other half of the tile, of the last columns; there is no cluster along M
         operand_load up = loads[1];
         up.sX = half_of_B(k, 1);

@@ -266,6 +266,11 @@ static const char *const cases[] = {
     "cluster_m=1' # slices that are not K-major",
     "m=136 n=264 k=704 layout=nn bias=1 impl=splitk config='slices=4 tile_m=128 tile_n=144 stages=4 consumers=2 "
     "cluster_m=1'",
+    "m=23 n=300 k=168 a=bf16 bias=1 beta=1 impl=sm90 config='tile_m=128 tile_n=32 stages=5 consumers=2 pingpong=1 "
+    "cluster_m=1 cluster_n=1 swap=1 buffers=4 ctas=1 persistent=1' # few K in 128 rows of D^T, in turn",
+    "m=23 n=35000 k=136 a=bf16 bias=1                          # whose A stays",
+    "m=13 n=300 k=176 a=e4m3 impl=sm90 config='tile_m=128 tile_n=16 stages=4 consumers=2 pingpong=1 cluster_m=1 "
+    "cluster_n=1 swap=1 ctas=1 persistent=1 stays=1'",
     "m=20 n=264 k=392 impl=splitk config='slices=3 tile_m=64 tile_n=32 stages=4 consumers=1 swap=1 cluster_m=1'",
     "m=65 n=33 k=65 impl=tiled                                 # rows that start anywhere: no cp.async",
     "m=130 n=140 k=66 a=bf16 bias=1 impl=tiled                 # 4 bytes at a time",
@@ -459,6 +464,9 @@ static const char *const cases[] = {
     "m=40 n=72 k=288 a=bf16 b=i8 scale_b=row groups=300",
     "m=40 n=72 k=288 a=bf16 b=u8 scale_b=block groups=3 impl=naive",
     "m=7 n=70 k=38 a=bf16 b=u8 scale_b=block lda=39           # rows that start anywhere",
+    "m=13 n=70 k=1032 a=bf16 b=u8 scale_b=block bias=1         # at 4 bytes",
+    "m=5 n=100 k=408 b=e4m3 scale_b=row fill=hard              # at 8 bytes",
+    "m=11 n=72 k=1040 b=u8 sizes=0,5,6 lda=1044 bias=1         # groups, at 8 bytes",
     "m=9 n=136 k=672 b=u8 scale_b=block block_k=64            # a scale for every 64 of K; the last tile has one of "
     "two",
     "m=12 n=73 k=1152 a=bf16 b=u8 scale_b=block block_k=64 d=f32 impl=weights config='rows=64 columns=16 warps=4 "

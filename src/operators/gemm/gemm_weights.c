@@ -94,6 +94,20 @@ static val bytes_left(val length, val start)
     return convert(I32, max(min(sub(length, start), imm64(SLOT)), imm64(0)));
 }
 
+/* Copies a slot in pieces, where rows are no whole slots. */
+static void copy_pieces(const weights_kernel *k, val to, val from, ckl_dtype type, val valid)
+{
+    const int piece = k->cfg->piece;
+    if (piece == 1) {
+        copy_narrow(to, from, type, valid);
+        return;
+    }
+    for (int i = 0; i < SLOT; i += piece) {
+        val bytes = max(min(sub(valid, imm(i)), imm(piece)), imm(0));
+        cp_async(add(to, imm(i)), add(from, imm_as(U64, i)), piece, convert(U32, bytes));
+    }
+}
+
 /*
  * Copies rows of B, a K tile's vectors by neighbouring lanes: four rows of bytes at once, or eight of 4-bit integers.
  * Beyond the end of K any weights do, as A is zero there.
@@ -103,15 +117,16 @@ static void load_B(const weights_kernel *k, val tile, val at)
     val length = k->nibbles ? div(k->p.k, imm(2)) : k->p.k, to = add(at, k->to_B);
     val vector = mul(thread_at(lane(), 0, 4 * k->slots_B, 8 / k->slots_B), imm(SLOT));
     val start = add(mul(convert(I64, tile), imm(COPY * k->slots_B)), convert(I64, vector));
-    val offset = convert(U64, k->cfg->narrow ? start : min(start, sub(length, imm(SLOT))));
+    const bool whole = k->cfg->piece == SLOT;
+    val offset = convert(U64, whole ? min(start, sub(length, imm(SLOT))) : start);
     for (int i = 0; i < k->lines_B; i++)
         for (int s = 0; s < k->slots_B; s++) {
             val place = add(to, imm((i * k->slots_B * LANES + s * LANES / 2) * SLOT)),
                 from = add(k->from_B[i][s], offset);
-            if (k->cfg->narrow)
-                copy_narrow(place, from, CKL_U8, bytes_left(length, start));
-            else
+            if (whole)
                 cp_async(place, from, SLOT, imm_as(U32, SLOT));
+            else
+                copy_pieces(k, place, from, CKL_U8, bytes_left(length, start));
         }
 }
 
@@ -122,9 +137,9 @@ static void load_A(const weights_kernel *k, val tile, val at)
     val from = add(k->from_A, convert(U64, mul(convert(I64, tile), imm(ROW_A)))), to = add(at, k->to_A);
     for (int j = 0; j < k->cfg->columns / ROWS_OF_COPY; j++) {
         val source = k->cfg->epilogue.gather ? add(from, k->listed_A[j]) : from;
-        if (k->cfg->narrow) {
+        if (k->cfg->piece < SLOT) {
             val left = bytes_left(mul(k->p.k, imm(2)), convert(I64, mul(vector, imm(SLOT))));
-            copy_narrow(add(to, imm(j * LANES * SLOT)), source, k->cfg->epilogue.ab,
+            copy_pieces(k, add(to, imm(j * LANES * SLOT)), source, k->cfg->epilogue.ab,
                         select(ne(k->limits_A[j], imm_as(U32, 0)), left, imm_as(I32, 0)));
         } else {
             val bytes = select(lt(vector, k->limits_A[j]), imm_as(U32, SLOT), imm_as(U32, 0));
@@ -460,7 +475,7 @@ static void place_copies_of_A(weights_kernel *k, val row, val vectors)
 static void place_lane(weights_kernel *k)
 {
     val row_A = thread_at(lane(), 1, ROW_A / SLOT, ROWS_OF_COPY);
-    val vectors = k->cfg->narrow ? imm_as(U32, 1) : convert(U32, div(k->p.k, imm(SLOT / 2))); // narrow: the row exists
+    val vectors = k->cfg->piece < SLOT ? imm_as(U32, 1) : convert(U32, div(k->p.k, imm(SLOT / 2))); // 1: the row exists
     place_copies_of_B(k);
     place_copies_of_A(k, row_A, vectors);
     for (int s = 0; s < SLOTS_A; s++)

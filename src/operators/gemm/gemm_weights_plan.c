@@ -96,17 +96,21 @@ static void choose_tile(const ckl_gemm_desc *d, const ckl_device_info *device, g
     *c = best;
 }
 
-/* Do all rows have whole copies of 16 bytes? */
-static bool is_wide(const ckl_gemm_desc *d)
+/* Bytes of the longest copies of which all rows have whole ones; of fewer than 4 each element is copied. */
+static int piece_of(const ckl_gemm_desc *d)
 {
-    return gemm_operands_aligned(d) && gemm_matrix_of(d, 'b').cols % TMA_ALIGNMENT == 0;
+    int piece = TMA_ALIGNMENT;
+    while (piece >= 4 && (!gemm_rows_aligned(d, 'a', piece) || !gemm_rows_aligned(d, 'b', piece) ||
+                          gemm_matrix_of(d, 'b').cols % piece))
+        piece /= 2;
+    return piece < 4 ? 1 : piece;
 }
 
 /* Do whole stages come by TMA, of one product? */
-static bool has_boxes(const ckl_gemm_desc *d, const ckl_device_info *device, bool narrow)
+static bool has_boxes(const ckl_gemm_desc *d, const ckl_device_info *device, int piece)
 {
     const bool whole_scales = d->scale_b != CKL_GEMM_SCALE_BLOCK || d->n % 8 == 0;
-    return device->has_tma && !narrow && !d->groups && !d->gather && !d->pointers && whole_scales;
+    return device->has_tma && piece == TMA_ALIGNMENT && !d->groups && !d->gather && !d->pointers && whole_scales;
 }
 
 /* The smallest box of rows of A that has all of a tile's. */
@@ -128,8 +132,8 @@ static ckl_status choose_weights(const void *desc, const ckl_device_info *device
     c->epilogue = gemm_epilogue_of(d);
     c->columns = d->m <= ATOM_COLUMNS * max_i64(d->groups, 1) ? ATOM_COLUMNS : 2 * ATOM_COLUMNS;
     c->grouped = gemm_grouped_of(d);
-    c->narrow = !is_wide(d);
-    c->box = has_boxes(d, device, c->narrow) ? box_of(d, c->columns) : 0;
+    c->piece = piece_of(d);
+    c->box = has_boxes(d, device, c->piece) ? box_of(d, c->columns) : 0;
     choose_tile(d, device, c);
     return CKL_OK;
 }
@@ -139,7 +143,7 @@ static ckl_status admit_boxes(const ckl_gemm_desc *d, const ckl_device_info *dev
 {
     if (!device->has_tma)
         FAIL(CKL_UNSUPPORTED, "gemm weights: box=%d wants TMA, which %s does not have", c->box, device->id);
-    if (!has_boxes(d, device, c->narrow))
+    if (!has_boxes(d, device, c->piece))
         FAIL(CKL_UNSUPPORTED, "gemm weights: box=%d is of one product, of whole rows, and n=%" PRId64 " scales a block",
              c->box, d->n);
     if (c->box > c->columns || c->box < min_i64(d->m, c->columns) || 256 % c->box)
@@ -157,8 +161,12 @@ static ckl_status admit_weights(const void *desc, const ckl_device_info *device,
         FAIL(CKL_UNSUPPORTED, "gemm weights: b=%s is none of i8, u8, e4m3 beside an A of 16 bits",
              ckl_dtype_name(d->b));
     TRY(gemm_check_grouped("weights", d, c->grouped));
-    if (!c->narrow && !is_wide(d))
-        FAIL(CKL_UNSUPPORTED, "gemm weights: rows of A or B, or k=%" PRId64 ", are not whole 16 bytes: narrow=1", d->k);
+    if (c->piece != 1 && c->piece != 4 && c->piece != 8 && c->piece != TMA_ALIGNMENT)
+        FAIL(CKL_INVALID, "gemm weights: piece=%d is not 1, 4, 8 or 16 bytes", c->piece);
+    if (c->piece > piece_of(d))
+        FAIL(CKL_UNSUPPORTED,
+             "gemm weights: rows of A or B, or k=%" PRId64 ", are not whole copies of %d bytes: piece=%d", d->k,
+             c->piece, piece_of(d));
     if (c->rows % ROWS_LEAST || c->rows < ROWS_LEAST || c->rows > (c->box ? ROWS_MOST : ROWS_MOST_COPIED) ||
         (c->columns != 8 && c->columns != 16))
         FAIL(CKL_INVALID, "gemm weights: %dx%d is not 16, 32, 48 or 64 rows of B by 8 or 16 of A", c->rows, c->columns);
@@ -175,10 +183,9 @@ static ckl_status launch_weights(const ckl_plan *plan, const void *args, ckl_str
     const ckl_gemm_args *x = args;
     const gemm_weights_config *c = plan->config;
     const bool pointers = ((const ckl_gemm_desc *)plan->desc)->pointers; // aligned by contract
-    if (!c->narrow && !pointers && !PLAN_ALIGNED(TMA_ALIGNMENT, x->a, x->b))
-        FAIL(CKL_INVALID,
-             "gemm weights: a=%p or b=%p is not aligned to 16 bytes; config='narrow=1' takes any alignment", x->a,
-             x->b);
+    if (!pointers && !PLAN_ALIGNED(c->piece, x->a, x->b))
+        FAIL(CKL_INVALID, "gemm weights: a=%p or b=%p is not aligned to %d bytes; config='piece=1' takes any alignment",
+             x->a, x->b, c->piece);
     if (c->box && c->epilogue.scale_b == CKL_GEMM_SCALE_BLOCK && !PLAN_ALIGNED(TMA_ALIGNMENT, x->scale_b))
         FAIL(CKL_INVALID, "gemm weights: scale_b=%p is not aligned to 16 bytes; config='box=0' takes any", x->scale_b);
     return (c->box ? gemm_launch_tma : gemm_launch)(plan, ctas_of(plan->desc, c), args, stream);
