@@ -20,23 +20,23 @@ typedef struct tile_rows {
 
 /* This thread's copies of an operand's tiles along K, and its partition to multiply. */
 typedef struct operand {
-    tensor sX;                  // (ROWS,BK,STAGES)
-    tensor tCsX;                // ((QUAD,QUADS),BK,STAGES)
-    int vec;                    // elements of a copy
-    int copies;                 // of a stage
-    int step;                   // rows between them, or elements of K where it is not contiguous
-    val k;                      // i32: of the first copy, in its tile
-    val at;                     // u64 variable: the K tile that is loaded next
-    val advance;                // u64: bytes to the one after
-    val from;                   // u64: bytes from `at` to the first copy
-    val apart[GEMM_FMA_COPIES]; // u64: bytes to a copy from the one before
-    bool even;                  // is this the same of all copies of a K-major one?
-    val rows;                   // i32: of such a matrix, from the first copy's on
-    val to, stage_bytes;        // in shared memory: the first copy of stage 0
-    int to_step, k_pitch;       // bytes between copies there, and between elements of K
-    val valid;                  // u32: bytes of a copy that lie in a matrix that is not K-major
-    tensor rX;                  // (VEC,COPIES): of a K-major one, the tile before on its way to shared memory
-    val mine;                   // predicate: this thread has some of it
+    tensor sX;                 // (ROWS,BK,STAGES)
+    tensor tCsX;               // ((QUAD,QUADS),BK,STAGES)
+    int vec;                   // elements of a copy
+    int copies;                // of a stage
+    int k_step;                // elements of K between them, where K is not contiguous
+    val k;                     // i32: of the first copy, in its tile
+    bool even;                 // are copies evenly apart? That spares a thread their addresses
+    val from[GEMM_FMA_COPIES]; // u64: bytes from `at`, or, of even ones but for the first, from the one before
+    int row_step;              // rows of a K-major matrix between copies
+    val rows;                  // i32: of the matrix from the first on, for even ones
+    val to, stage_bytes;       // in shared memory: the first copy of stage 0
+    int to_step, k_pitch;      // bytes between copies there, and between elements of K
+    val valid;                 // u32: bytes of a copy that lie in the matrix
+    val at;                    // u64 variable: the K tile that is loaded next
+    val advance;               // u64: bytes to the one after
+    tensor rX;                 // (VEC,COPIES): of a K-major one, the tile before on its way to shared memory
+    val mine;                  // predicate: this thread has some of it
 } operand;
 
 /* Elements of K of a step, a K tile of each group. */
@@ -129,24 +129,6 @@ static val bytes_of(val elements)
 }
 
 /*
- * The rows of K-major copies, of which this is the first. Where registers are few, an even distance spares a thread
- * their addresses; else, of a list and of gated products, the last row stands for those beyond it.
- */
-static void place_rows(const gemm_fma_config *cfg, operand *x, const tile_rows *t, val row, val ld)
-{
-    enum { MOST = 1 << 20 };
-    val from = matrix_row(t, row), apart = bytes_of(mul(ld, imm64(x->step)));
-    x->even = gemm_fma_is_tight(cfg) && !t->lists && !t->half;
-    x->rows = convert(I32, min(sub(t->count, row_of_half(t, row)), imm64(MOST)));
-    x->from = bytes_of(add(mul(from, ld), convert(I64, x->k)));
-    for (int i = 1; i < x->copies; i++) {
-        val next = matrix_row(t, add(row, imm(i * x->step)));
-        x->apart[i] = x->even ? apart : bytes_of(mul(sub(next, from), ld));
-        from = next;
-    }
-}
-
-/*
  * K-major: neighbours load neighbours along K, each thread the same place of every K tile, one element or four. Fewer
  * loads than threads leave the last ones idle.
  */
@@ -157,13 +139,18 @@ static void divide_k_major(const gemm_fma_config *cfg, operand *x, const tile_ro
         row = thread_at(thread, 1, across, at_once);
     x->vec = cfg->vec_k;
     x->copies = rows > at_once ? rows / at_once : 1;
-    x->step = at_once;
     x->mine = rows < at_once ? lt(row, imm(rows)) : yes();
     x->to = tensor_address(x->sX, coord(row, k, 0));
     k = add(k, mul(group_of(cfg), imm(cfg->depth)));
     x->k = convert(I32, k);
     x->rX = fragment(F32, compact(shape(x->vec, x->copies)));
-    place_rows(cfg, x, t, row, ld);
+    x->even = gemm_fma_is_tight(cfg) && !t->lists && !t->half;
+    x->row_step = at_once;
+    x->rows = convert(I32, min(sub(t->count, row_of_half(t, row)), imm64(rows)));
+    for (int i = 0; i < x->copies; i++) {
+        val start = mul(matrix_row(t, add(row, imm(i * at_once))), ld);
+        x->from[i] = bytes_of(i && x->even ? mul(ld, imm64(at_once)) : add(start, convert(I64, k)));
+    }
     x->to_step = BYTES * at_once;
     x->advance = imm_as(U64, BYTES * step_of(cfg));
 }
@@ -178,14 +165,14 @@ static void divide_m_major(const gemm_fma_config *cfg, operand *x, const tile_ro
     val start = select(gt(left, imm64(0)), matrix_row(t, row), imm64(0));
     x->to = tensor_address(x->sX, coord(row, k, 0));
     k = add(k, mul(group_of(cfg), imm(cfg->depth)));
-    x->step = at_once;
-    x->copies = cfg->depth / at_once;
+    x->k_step = at_once;
+    x->copies = cfg->depth / x->k_step;
     x->k = convert(I32, k);
-    x->from = bytes_of(add(mul(convert(I64, k), ld), start));
-    val apart = bytes_of(mul(ld, imm64(at_once)));
-    for (int i = 1; i < x->copies; i++)
-        x->apart[i] = apart;
-    x->to_step = BYTES * at_once * (rows + QUAD);
+    x->even = gemm_fma_is_tight(cfg);
+    for (int i = 0; i < x->copies; i++)
+        x->from[i] = bytes_of(i && x->even ? mul(ld, imm64(x->k_step))
+                                           : add(mul(convert(I64, add(k, imm(i * x->k_step))), ld), start));
+    x->to_step = BYTES * x->k_step * (rows + QUAD);
     x->valid = convert(U32, mul(max(left, imm64(0)), imm64(BYTES)));
     x->advance = bytes_of(mul(ld, imm64(step_of(cfg))));
 }
@@ -238,8 +225,8 @@ static void load_registers(const operand *x, val left)
     vector_at from[GEMM_FMA_COPIES] = { 0 };
     for (int i = 0; i < x->copies; i++) {
         val inside = logical_and(x->mine, lt(x->k, left));
-        from[i].guard = i && x->even ? logical_and(inside, gt(x->rows, imm_as(I32, i * x->step))) : inside;
-        from[i].address = i ? add(from[i - 1].address, x->apart[i]) : add(x->at, x->from);
+        from[i].guard = i && x->even ? logical_and(inside, gt(x->rows, imm_as(I32, i * x->row_step))) : inside;
+        from[i].address = add(i && x->even ? from[i - 1].address : x->at, x->from[i]);
     }
     vectors_load(from, x->copies, x->vec, gmem_tensor(x->at, F32, compact(leaf(1))), x->rX.regs, 0);
     warp_sync(); // ptxas, which does not see that stores of the next step wait for them, would let them begin late
@@ -262,10 +249,10 @@ static void start_copies(const operand *x, val left, val stage)
 {
     if (x->rX.regs)
         return;
-    val to = add(x->to, mul(stage, x->stage_bytes)), from = add(x->at, x->from);
+    val to = add(x->to, mul(stage, x->stage_bytes)), from = x->at;
     UNROLL(i, x->copies) {
-        val valid = select(lt(add(x->k, imm_as(I32, i * x->step)), left), x->valid, imm_as(U32, 0));
-        from = i ? add(from, x->apart[i]) : from;
+        val valid = select(lt(add(x->k, imm_as(I32, i * x->k_step)), left), x->valid, imm_as(U32, 0));
+        from = add(x->even ? from : x->at, x->from[i]);
         cp_async(add(to, imm(i * x->to_step)), from, BYTES * x->vec, valid);
     }
     assign(x->at, add(x->at, x->advance));

@@ -63,7 +63,7 @@ static const struct {
     double tile[2], stored;     // before and behind the steps of a tile, D singly or in vectors; for 128 elements of D
     double group[2];            // to add the sums of another group of threads, likewise
     double merge, merged;       // of the second kernel; bytes of slices in a cycle
-} fit = { 1.66, 1.06, 2, { 6.5, 4.3 }, { 10.5, 6 }, 0.28, 300, 2.2, { 2300, 1950 }, 48, { 1600, 300 }, 2500, 24 };
+} fit = { 1.66, 1.06, 2, { 6.5, 4.3 }, { 10.5, 6 }, 0.28, 300, 2.2, { 2300, 1950 }, 48, { 1600, 300 }, 2700, 24 };
 
 /* Of an SM, for a step of each CTA: multiply-adds beside accesses to shared memory. */
 static double step_cycles(const gemm_fma_config *c)
@@ -201,10 +201,7 @@ static bool divides(const ckl_gemm_desc *d, const gemm_fma_config *c, char name)
     return rows % c->vec == 0 && threads % (rows / c->vec) == 0 && c->depth % (threads / (rows / c->vec)) == 0;
 }
 
-/*
- * Tiles whose threads share out copies evenly. The first is for M- and N-major operands alone, the last, of 128
- * registers a thread, for vectors.
- */
+/* Tiles whose threads share out copies evenly; the first is for M- and N-major operands alone. */
 #define TILE(m, n, bm, bn, lanes, k, ring, groups, room)                                                      \
     {                                                                                                         \
         .tile_m = m, .tile_n = n, .block_m = bm, .block_n = bn, .lanes_m = lanes, .depth = k, .stages = ring, \
@@ -218,19 +215,17 @@ static const gemm_fma_config tiles[] = { TILE(128, 128, 8, 16, 4, 8, 4, 1, 2), T
 
 static bool candidate_fma(const void *desc, const ckl_device_info *device, int i, void *config)
 {
-    enum { DEPTH_LEAST = 8, SHORT_K = 128, SLICED = 2, FULL = 256, SMALL = 32 };
+    enum { DEPTH_LEAST = 8, SHORT_K = 128, FULL = 256, SMALL = 32 };
     const ckl_gemm_desc *d = desc;
     gemm_fma_config *c = config;
-    (void)device;
     const bool vectors = k_vector_of(d) == GEMM_FMA_QUAD && vector_of(d) == GEMM_FMA_QUAD;
-    i += d->layout == CKL_GEMM_TN ? 0 : SLICED;
-    if (i / SLICED >= COUNT_OF(tiles))
+    i += d->layout != CKL_GEMM_TN;
+    if (i >= COUNT_OF(tiles))
         return false;
-    *c = tiles[i / SLICED];
+    *c = tiles[i];
     c->epilogue = gemm_epilogue_of(d);
     c->whole = is_whole(d);
     c->grouped = gemm_grouped_of(d);
-    c->sliced = i % SLICED == 0; // what all can do comes last, for its reason where none computes
     c->vec_k = k_vector_of(d);
     const bool elements = c->vec_k == 1 || (c->groups_k > 1 && vector_of(d) == 1); // whose addresses fill registers
     const bool is_short = c->depth == 2 * DEPTH_LEAST && d->k <= SHORT_K;
@@ -243,18 +238,15 @@ static bool candidate_fma(const void *desc, const ckl_device_info *device, int i
         c->ctas++; // short steps leave registers for one more: 10240x128x112 14.8 us by four, 12.2 by five
     for (c->vec = vector_of(d); c->vec > 1 && (!divides(d, c, 'a') || !divides(d, c, 'b')); c->vec /= 2)
         ;
+    c->sliced = !d->groups && !d->batch_invariant;
+    c->sliced = turns_of(d, device, c).shared > 0;
     return true;
 }
 
 static plan_cost cost_fma(const void *desc, const ckl_device_info *device, const void *config)
 {
-    const double SLICED = 0.1; // us, of finding a slice
-    const ckl_gemm_desc *d = desc;
-    const gemm_fma_config *c = config;
-    const tile_turns t = turns_of(d, device, c);
-    plan_cost cost = turns_cost(d, device, c, &t);
-    cost.us += c->sliced ? SLICED : 0;
-    return cost;
+    const tile_turns t = turns_of(desc, device, config);
+    return turns_cost(desc, device, config, &t);
 }
 
 static ckl_status admit_tile(const gemm_fma_config *c)
