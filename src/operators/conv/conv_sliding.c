@@ -359,11 +359,13 @@ static void load_filters(const sliding *k, shared_filters *to)
     const sliding_config *cfg = k->cfg;
     const ckl_dtype dtype = cfg->form.dtype;
     const int vectors = sliding_vectors(cfg), taps = sliding_taps(cfg), bytes = cfg->vec * (int)ckl_dtype_bytes(dtype);
+    const int all = cfg->channels / cfg->vec, threads = sliding_threads(cfg);
     to->sW = smem_tensor("filters", dtype, compact(shape(taps * cfg->vec, vectors)), 16);
-    const int all = cfg->channels / cfg->vec;
-    val first = all > vectors ? rem(mul(cta_x(), imm(SLIDING_THREADS)), imm(all)) : imm_as(U32, 0);
-    UNROLL(i, ceil_div((int64_t)vectors * taps, SLIDING_THREADS)) {
-        val e = add(mul(first, imm(taps)), min(add(thread(), imm(i * SLIDING_THREADS)), imm(vectors * taps - 1)));
+    val first = cfg->lanes      ? div(k->box_channel, imm(cfg->vec))
+                : all > vectors ? rem(mul(cta_x(), imm(threads)), imm(all))
+                                : imm_as(U32, 0);
+    UNROLL(i, ceil_div((int64_t)vectors * taps, threads)) {
+        val e = add(mul(first, imm(taps)), min(add(thread(), imm(i * threads)), imm(vectors * taps - 1)));
         e = all > vectors ? select(lt(e, imm(all * taps)), e, sub(e, imm(all * taps))) : e;
         val address = gmem_address(k->p.from[CONV_W], dtype, mul(convert(I64, e), imm64(cfg->vec)));
         to->rUnits[i] = load_packed(gmem_tensor(address, dtype, compact(leaf(cfg->vec))), bytes);
@@ -383,15 +385,18 @@ static void share_filters(sliding *k, const shared_filters *from)
     const sliding_config *cfg = k->cfg;
     const ckl_dtype dtype = cfg->form.dtype;
     const int vectors = sliding_vectors(cfg), taps = sliding_taps(cfg), bytes = cfg->vec * (int)ckl_dtype_bytes(dtype);
-    UNROLL(i, ceil_div((int64_t)vectors * taps, SLIDING_THREADS)) {
-        val unit = add(thread(), imm(i * SLIDING_THREADS));
+    const int threads = sliding_threads(cfg);
+    UNROLL(i, ceil_div((int64_t)vectors * taps, threads)) {
+        val unit = add(thread(), imm(i * threads));
         val address = add(from->sW.address, mul(unit, imm(bytes)));
         IF(lt(unit, imm(vectors * taps)))
             copy(from->rUnits[i].rWords,
                  smem_view(address, from->rUnits[i].rWords.dtype, from->rUnits[i].rWords.layout), bytes);
     }
     cta_sync();
-    val vector = cfg->channels / cfg->vec > vectors ? thread() : div(k->channel, imm(cfg->vec));
+    val vector = cfg->lanes                           ? rem(thread(), imm(cfg->lanes))
+                 : cfg->channels / cfg->vec > vectors ? thread()
+                                                      : div(k->channel, imm(cfg->vec));
     take_filters(k, slice(from->sW, _, vector));
 }
 
@@ -409,17 +414,16 @@ void conv_sliding(const void *config, int kernel)
     launch_dependents();
     find_place(&k);
     find_x(&k);
-    if (cfg->planes || cfg->lanes) // many of a CTA's threads have the same
-        take_filters(&k,
-                     conv_run_at(k.p.from[CONV_W], cfg->form.dtype,
-                                 mul(convert(I64, k.channel), imm64(sliding_taps(cfg))), sliding_taps(cfg) * cfg->vec));
+    if (cfg->planes) // many of a CTA's threads have the same
+        take_filters(&k, conv_run_at(k.p.from[CONV_W], cfg->form.dtype,
+                                     mul(convert(I64, k.channel), imm64(sliding_taps(cfg))), sliding_taps(cfg)));
     else
         load_filters(&k, &filters);
     if (!cfg->lanes)
         describe_rows(&k);
     UNROLL(a, cfg->ahead)
         load_row(&k, a);
-    if (!cfg->planes && !cfg->lanes)
+    if (!cfg->planes)
         share_filters(&k, &filters);
     k.channels = conv_load_channels(&cfg->form, &k.p, k.channel, cfg->vec);
     slide(&k);

@@ -58,7 +58,7 @@ static inline int sliding_box_channels(const sliding_config *c)
 /* Vectors of channels of a CTA that shares filters. */
 static inline int sliding_vectors(const sliding_config *c)
 {
-    return (int)min_i64(SLIDING_THREADS, c->channels / c->vec);
+    return c->lanes ? c->lanes : (int)min_i64(SLIDING_THREADS, c->channels / c->vec);
 }
 
 /*

@@ -15,7 +15,7 @@ enum {
               // ahead, but small images by single columns, 3 of 31x31, 2.84 and 3.06
     WORD = 4, // bytes that a thread has of a pixel at least, if there is a second channel
     THREADS_MAX = 512,
-    CTAS_MAX = 8, // of an SM
+    CTAS_MAX = 16, // of an SM
     REGISTERS_MAX = 224,
     REGISTERS_SINGLE = 255 // of the kernel for any pointers
 };
@@ -31,13 +31,12 @@ static int row_registers(const sliding_config *c)
 /* Registers of a thread: its filters, sums, rows of x, and what else ptxas wants to go without spills. */
 static int registers_of(const sliding_config *c)
 {
-    enum { REST = 38, SINGLE = 4, PLANES = -3, OUTSIDE = 5, FEW = 2 };
-    const int row = c->lanes ? 0 : c->ahead * row_registers(c), outside = c->left + c->right - FEW;
-    return c->vec * (sliding_taps(c) + c->cols * sliding_window(c) + sliding_span_w(c)) + row + REST +
-           (c->planes     ? PLANES
-            : c->vec == 1 ? SINGLE
-                          : 0) +
-           (outside > 0 ? OUTSIDE * outside : 0);
+    enum { BOXES = 16, REST = 38, SINGLE = 4, PLANES = -3, OUTSIDE = 5, FEW = 2 };
+    const int own = c->vec * (sliding_taps(c) + c->cols * sliding_window(c) + sliding_span_w(c));
+    if (c->lanes)
+        return own + BOXES + c->vec * sliding_taps(c) / 8;
+    const int row = c->ahead * row_registers(c), outside = c->left + c->right - FEW;
+    return own + row + REST + (c->planes ? PLANES : c->vec == 1 ? SINGLE : 0) + (outside > 0 ? OUTSIDE * outside : 0);
 }
 
 /* CTAs of an SM that have so many. */
@@ -49,9 +48,9 @@ static int ctas_of(const sliding_config *c)
 /* Filters, and rows under way. */
 static int64_t smem_bytes(const sliding_config *c)
 {
-    if (c->lanes)
-        return (c->ahead + 1) * (16 + (int64_t)sliding_box(c) * sliding_box_channels(c) * sliding_element(c)) + 128;
-    return c->planes ? 0 : (int64_t)sliding_vectors(c) * c->vec * sliding_taps(c) * sliding_element(c);
+    const int64_t filters = c->planes ? 0 : (int64_t)sliding_vectors(c) * c->vec * sliding_taps(c) * sliding_element(c),
+                  box = 16 + (int64_t)sliding_box(c) * sliding_box_channels(c) * sliding_element(c);
+    return filters + (c->lanes ? (c->ahead + 1) * box + 128 : 0);
 }
 
 /* The forward problem, which the gradient of data is one of dy. */
