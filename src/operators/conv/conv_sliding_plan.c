@@ -39,10 +39,11 @@ static int registers_of(const sliding_config *c)
     return own + row + REST + (c->planes ? PLANES : c->vec == 1 ? SINGLE : 0) + (outside > 0 ? OUTSIDE * outside : 0);
 }
 
-/* CTAs of an SM that have so many. */
+/* CTAs of an SM that have so many: each of its four parts has 16384, for whole warps. */
 static int ctas_of(const sliding_config *c)
 {
-    return (int)max_i64(1, min_i64(CTAS_MAX, 65536 / sliding_threads(c) / round_up(registers_of(c), 8)));
+    const int64_t warps = 4 * (16384 / 32 / round_up(registers_of(c), 8));
+    return (int)max_i64(1, min_i64(CTAS_MAX, warps / (sliding_threads(c) / 32)));
 }
 
 /* Filters, and rows under way. */
@@ -218,8 +219,8 @@ static ckl_status admit_sliding(const void *desc, const ckl_device_info *device,
              c->left, c->right, c->even, c->planes, c->run, own.left, own.right, own.even, own.planes, own.run);
     const sliding_config single = sliding_of_kernel(c, 1);
     if (c->vec * sliding_taps(c) > SLIDING_TAPS_MAX || c->skipped + sliding_span_w(c) > SLIDING_SPAN_MAX ||
-        registers_of(c) > REGISTERS_MAX || registers_of(&single) > REGISTERS_SINGLE ||
-        smem_bytes(c) > device->smem_per_cta_bytes)
+        registers_of(c) > REGISTERS_MAX || sliding_threads(c) * round_up(registers_of(c), 8) > 65536 ||
+        registers_of(&single) > REGISTERS_SINGLE || smem_bytes(c) > device->smem_per_cta_bytes)
         FAIL(CKL_UNSUPPORTED,
              "conv sliding: vec=%d channels of %d taps and cols=%d are more than a thread's registers, or places far "
              "apart",
