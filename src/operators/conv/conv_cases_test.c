@@ -90,30 +90,31 @@ const char *const conv_cases[] = {
 
     /* implicit products on Hopper */
     "n=3 c=72 h=13 w=11 k=72 pad=1 stride=2 dilation=2 impl=sm90 config='im2col=0 consumers=1 tile_n=64 box_w=4 "
-    "box_h=2 box_n=8 tall=0'  # boxes that end within the image, two chunks",
+    "box_h=2 box_n=8 tall=0 held=0'  # boxes that end within the image, two chunks",
     "n=2 c=16 h=5 w=9 k=136 pad=1 bias=1 residual=1 activation=relu impl=sm90 config='im2col=0 consumers=2 tile_n=128 "
-    "box_w=8 box_h=8 box_n=2 stages=4 tall=0' # consumers by images; two residuals of a tile",
-    "n=1 c=8 h=7 w=17 k=64 r=1 s=1 impl=sm90 config='im2col=0 consumers=2 tile_n=64 box_w=16 box_h=8 box_n=1 tall=0' # "
-    "consumers by rows",
-    "n=1 c=8 h=2 w=130 k=64 r=1 impl=sm90 config='im2col=0 consumers=2 tile_n=64 box_w=128 box_h=1 box_n=1 tall=0' # "
-    "consumers by columns",
+    "box_w=8 box_h=8 box_n=2 stages=4 tall=0 held=0' # consumers by images; two residuals of a tile",
+    "n=1 c=8 h=7 w=17 k=64 r=1 s=1 impl=sm90 config='im2col=0 consumers=2 tile_n=64 box_w=16 box_h=8 box_n=1 tall=0 "
+    "held=0' # consumers by rows",
+    "n=1 c=8 h=2 w=130 k=64 r=1 impl=sm90 config='im2col=0 consumers=2 tile_n=64 box_w=128 box_h=1 box_n=1 tall=0 "
+    "held=0' # consumers by columns",
     "n=1 c=8 h=152 w=10 k=448 r=1 s=3 residual=1 out=f32 impl=sm90 config='im2col=0 consumers=1 tile_n=64 box_w=8 "
-    "box_h=8 box_n=1 stages=8 tall=0' # more tiles than CTAs",
+    "box_h=8 box_n=1 stages=8 tall=0 held=0' # more tiles than CTAs",
     "n=2 c=16 h=9 w=11 k=72 pad=1 direction=data impl=sm90",
     "n=2 c=136 h=10 w=9 k=24 r=3 s=4 pad=1 stride=2 direction=data dtype=bf16 impl=sm90 config='im2col=0 tile_n=128 "
-    "tall=0' # two spans",
+    "tall=0 held=0' # two spans",
     "n=1 c=8 h=9 w=9 k=8 r=2 s=2 stride=3 direction=data impl=sm90    # pixels that no filter sees",
     "n=1 c=8 h=13 w=12 k=8 r=3 s=5 stride_h=2 stride_w=4 pad=3 dilation=2 direction=data out=f32 impl=sm90 # taps "
     "apart",
     "n=1 c=8 d=5 h=6 w=7 k=8 t=3 pad=1 stride=2 direction=data dtype=bf16 impl=sm90",
-    "n=2 c=24 h=9 w=7 k=40 pad=1 stride=2 impl=sm90 config='im2col=0 tile_k=16 tall=0'",
-    "n=2 c=56 h=9 w=7 k=40 pad=1 stride=2 impl=sm90 config='im2col=0 tile_k=56 tall=0' # no zeros in place of channels",
-    "n=2 c=96 h=9 w=7 k=40 pad=1 bias=1 impl=sm90 config='im2col=0 tile_k=48 tall=0'",
-    "n=2 c=40 h=9 w=7 k=72 pad=1 dtype=bf16 impl=sm90 config='im2col=0 tile_k=24 consumers=1 tall=0'",
-    "n=2 c=40 h=9 w=7 k=104 pad=1 direction=data impl=sm90 config='im2col=0 tile_k=56 tall=0'",
-    "n=2 c=20 h=9 w=11 k=72 pad=1 dtype=f32 math=tf32 impl=sm90 config='im2col=0 tile_k=20 tall=0'",
-    "n=2 c=40 h=9 w=7 k=72 pad=1 dtype=bf16 impl=sm90 config='im2col=0 tile_k=32 tall=0'",
-    "n=2 c=72 h=9 w=7 k=40 pad=1 direction=data impl=sm90 config='im2col=0 tile_k=16 tall=0'",
+    "n=2 c=24 h=9 w=7 k=40 pad=1 stride=2 impl=sm90 config='im2col=0 tile_k=16 tall=0 held=0'",
+    "n=2 c=56 h=9 w=7 k=40 pad=1 stride=2 impl=sm90 config='im2col=0 tile_k=56 tall=0 held=0' # no zeros in place of "
+    "channels",
+    "n=2 c=96 h=9 w=7 k=40 pad=1 bias=1 impl=sm90 config='im2col=0 tile_k=48 tall=0 held=0'",
+    "n=2 c=40 h=9 w=7 k=72 pad=1 dtype=bf16 impl=sm90 config='im2col=0 tile_k=24 consumers=1 tall=0 held=0'",
+    "n=2 c=40 h=9 w=7 k=104 pad=1 direction=data impl=sm90 config='im2col=0 tile_k=56 tall=0 held=0'",
+    "n=2 c=20 h=9 w=11 k=72 pad=1 dtype=f32 math=tf32 impl=sm90 config='im2col=0 tile_k=20 tall=0 held=0'",
+    "n=2 c=40 h=9 w=7 k=72 pad=1 dtype=bf16 impl=sm90 config='im2col=0 tile_k=32 tall=0 held=0'",
+    "n=2 c=72 h=9 w=7 k=40 pad=1 direction=data impl=sm90 config='im2col=0 tile_k=16 tall=0 held=0'",
     "n=2 c=48 h=9 w=7 k=72 groups=3 pad=1 stride=2 bias=1 residual=1 activation=relu impl=sm90",
     "n=2 c=144 h=9 w=7 k=32 groups=2 pad=1 direction=data stride=2 dtype=bf16 impl=sm90",
     "n=2 c=72 h=9 w=8 k=16 r=1 s=1 stride=2 direction=data impl=sm90",
@@ -123,79 +124,80 @@ const char *const conv_cases[] = {
     "n=1 c=8 d=5 h=6 w=7 k=8 t=1 r=1 s=1 pad=0 stride=2 direction=data dtype=bf16 impl=sm90",
     "n=2 c=8 h=1 w=1 k=8 r=1 s=1 pad=1 stride=2 direction=data impl=sm90",
     "n=2 c=16 h=9 w=11 k=24 pad=1 scale=1 bias=1 residual=1 activation=relu impl=sm90",
-    "n=2 c=16 h=9 w=11 k=24 pad=1 scale=1 bias=1 out=f32 impl=sm90 config='im2col=0 tile_n=256 tall=0'",
+    "n=2 c=16 h=9 w=11 k=24 pad=1 scale=1 bias=1 out=f32 impl=sm90 config='im2col=0 tile_n=256 tall=0 held=0'",
     "n=2 c=48 h=9 w=7 k=72 groups=3 pad=1 stride=2 scale=1 impl=sm90",
     "n=2 c=16 h=9 w=11 k=24 pad=1 dtype=f32 math=tf32 scale=1 bias=1 residual=1 activation=relu impl=sm90",
-    "n=2 c=36 h=9 w=11 k=72 pad=1 stride=2 dtype=f32 math=tf32 impl=sm90 config='im2col=0 tile_k=8 tall=0'",
+    "n=2 c=36 h=9 w=11 k=72 pad=1 stride=2 dtype=f32 math=tf32 impl=sm90 config='im2col=0 tile_k=8 tall=0 held=0'",
     "n=2 c=16 h=9 w=11 k=24 pad=1 x_w=24 y_w=40 y_h=480 bias=1 residual=1 impl=sm90",
     "n=2 c=72 h=9 w=7 k=40 pad=1 x_w=80 x_h=640 y_w=48 direction=data stride=2 impl=sm90",
-    "n=2 c=72 h=9 w=7 k=104 pad=1 bias=1 activation=relu impl=sm90 config='im2col=0 tile_n=112 tall=0' # four boxes of "
-    "y of 16 filters and more",
-    "n=2 c=72 h=9 w=7 k=104 pad=1 bias=1 residual=1 impl=sm90 config='im2col=0 tile_n=112 stages=3 tall=0' # two CTAs "
-    "load filters for both",
+    "n=2 c=72 h=9 w=7 k=104 pad=1 bias=1 activation=relu impl=sm90 config='im2col=0 tile_n=112 tall=0 held=0' # four "
+    "boxes of y of 16 filters and more",
+    "n=2 c=72 h=9 w=7 k=104 pad=1 bias=1 residual=1 impl=sm90 config='im2col=0 tile_n=112 stages=3 tall=0 held=0' # "
+    "two CTAs load filters for both",
     "n=1 c=8 h=152 w=10 k=440 r=1 s=3 residual=1 out=f32 impl=sm90 config='im2col=0 consumers=1 tile_n=32 box_w=8 "
-    "box_h=8 box_n=1 stages=8 tall=0' # more tiles than CTAs, an odd number of boxes",
-    "n=3 c=520 h=9 w=7 k=40 pad=1 stride=2 direction=data impl=sm90 config='im2col=0 tile_n=256 stages=3 tall=0'",
+    "box_h=8 box_n=1 stages=8 tall=0 held=0' # more tiles than CTAs, an odd number of boxes",
+    "n=3 c=520 h=9 w=7 k=40 pad=1 stride=2 direction=data impl=sm90 config='im2col=0 tile_n=256 stages=3 tall=0 "
+    "held=0'",
     "n=3 c=40 h=9 w=11 k=72 pad=1 bias=1 dtype=bf16 impl=sm90 config='im2col=1 consumers=3 box_w=192 box_h=1 box_n=1 "
-    "tile_n=80 stages=3 tall=0'",
-    "n=2 c=24 h=9 w=7 k=40 pad=1 stride=2 impl=sm90 config='im2col=0 tile_k=24 tile_n=32 tall=0' # rows narrower than "
-    "their swizzle",
+    "tile_n=80 stages=3 tall=0 held=0'",
+    "n=2 c=24 h=9 w=7 k=40 pad=1 stride=2 impl=sm90 config='im2col=0 tile_k=24 tile_n=32 tall=0 held=0' # rows "
+    "narrower than their swizzle",
     "n=3 c=40 h=9 w=7 k=72 pad=1 bias=1 residual=1 impl=sm90 config='im2col=1 consumers=2 box_w=128 box_h=1 box_n=1 "
-    "stages=4 tall=0'",
+    "stages=4 tall=0 held=0'",
     "n=3 c=40 h=9 w=11 k=72 pad_left=2 pad_top=1 pad_bottom=3 r=3 s=5 stride_h=2 stride_w=3 dilation_w=2 impl=sm90 "
-    "config='im2col=1 box_w=64 box_h=1 box_n=1 consumers=1 tall=0'",
+    "config='im2col=1 box_w=64 box_h=1 box_n=1 consumers=1 tall=0 held=0'",
     "n=3 c=40 h=9 w=7 k=72 pad=1 direction=data r=3 s=2 dtype=bf16 impl=sm90 config='stages=4 im2col=1 consumers=2 "
-    "box_w=128 box_h=1 box_n=1 tall=0'",
-    "n=5 c=40 h=1 w=1 k=48 pad=1 impl=sm90 config='im2col=1 consumers=2 box_w=128 box_h=1 box_n=1 tall=0'",
+    "box_w=128 box_h=1 box_n=1 tall=0 held=0'",
+    "n=5 c=40 h=1 w=1 k=48 pad=1 impl=sm90 config='im2col=1 consumers=2 box_w=128 box_h=1 box_n=1 tall=0 held=0'",
     "n=3 c=36 h=9 w=7 k=72 pad=1 dtype=f32 math=tf32 stride=2 impl=sm90 config='stages=3 im2col=1 tile_k=20 "
-    "consumers=2 box_w=128 box_h=1 box_n=1 tall=0'",
+    "consumers=2 box_w=128 box_h=1 box_n=1 tall=0 held=0'",
     "n=3 c=40 h=9 w=7 k=72 pad=1 direction=data r=4 s=3 dilation=2 impl=sm90 config='stages=3 im2col=1 consumers=2 "
-    "box_w=128 box_h=1 box_n=1 tall=0'",
+    "box_w=128 box_h=1 box_n=1 tall=0 held=0'",
     "n=30 c=24 h=9 w=19 k=136 pad=1 r=2 s=2 impl=sm90 config='im2col=1 tile_n=64 consumers=2 box_w=128 box_h=1 box_n=1 "
-    "tall=0' # more tiles than CTAs",
+    "tall=0 held=0' # more tiles than CTAs",
     "n=2 c=128 h=9 w=11 k=128 groups=4 pad=1 bias=1 residual=1 impl=sm90 config='im2col=0 together=2 tile_k=64 "
-    "tile_n=64 stages=3 tall=0'",
+    "tile_n=64 stages=3 tall=0 held=0'",
     "n=2 c=64 h=9 w=11 k=64 groups=4 pad=1 stride=2 scale=1 activation=relu dtype=bf16 impl=sm90 config='im2col=0 "
-    "together=4 tile_k=64 tile_n=64 tall=0'",
+    "together=4 tile_k=64 tile_n=64 tall=0 held=0'",
     "n=5 c=40 h=1 w=1 k=48 pad=1 impl=sm90                    # one tap of nine sees pixels",
     "n=5 c=40 h=2 w=1 k=48 r=5 s=7 pad=3 direction=data impl=sm90",
     "n=1 c=16 h=1 w=3 k=8 r=5 s=1 pad_top=6 stride=3 impl=sm90 # no tap sees any",
     "n=2 c=48 h=9 w=11 k=40 pad=1 dtype=i8 out=f16 scale=1 bias=1 residual=1 activation=relu impl=sm90 "
-    "config='im2col=0 tile_k=48 stages=3 tall=0'",
+    "config='im2col=0 tile_k=48 stages=3 tall=0 held=0'",
     "n=2 c=160 h=9 w=7 k=68 pad=1 dtype=i8 out=f32 scale=1 impl=sm90 config='im2col=1 consumers=2 box_w=128 box_h=1 "
-    "box_n=1 stages=3 tile_k=80 tall=0'",
-    "n=2 c=72 h=13 w=21 k=72 pad=1 impl=sm90 config='tall=1 im2col=0 box_w=8 box_h=16 box_n=1 consumers=2 tile_n=64 "
-    "stages=3'",
-    "n=3 c=64 h=13 w=21 k=64 pad=1 impl=sm90 config='tall=1 im2col=0 box_w=8 box_h=8 box_n=2 consumers=2 tile_n=64 "
-    "stages=2' # two images a box",
-    "n=2 c=24 h=13 w=41 k=96 pad=1 stride_w=2 bias=1 residual=1 impl=sm90 config='tall=1 im2col=0 box_w=16 box_h=12 "
-    "box_n=1 consumers=3 tile_n=96 stages=2' # three consumers, every second column",
-    "n=1 c=24 h=13 w=21 k=200 pad=1 dtype=bf16 bias=1 residual=1 impl=sm90 config='tall=1 im2col=0 box_w=16 box_h=12 "
-    "box_n=1 consumers=3 tile_n=192 tile_k=16 stages=2' # the most filters of three consumers",
-    "n=2 c=72 h=13 w=21 k=72 pad=1 direction=data dtype=bf16 impl=sm90 config='tall=1 im2col=0 box_w=8 box_h=24 "
+    "box_n=1 stages=3 tile_k=80 tall=0 held=0'",
+    "n=2 c=72 h=13 w=21 k=72 pad=1 impl=sm90 config='tall=1 held=0 im2col=0 box_w=8 box_h=16 box_n=1 consumers=2 "
+    "tile_n=64 stages=3'",
+    "n=3 c=64 h=13 w=21 k=64 pad=1 impl=sm90 config='tall=1 held=0 im2col=0 box_w=8 box_h=8 box_n=2 consumers=2 "
+    "tile_n=64 stages=2' # two images a box",
+    "n=2 c=24 h=13 w=41 k=96 pad=1 stride_w=2 bias=1 residual=1 impl=sm90 config='tall=1 held=0 im2col=0 box_w=16 "
+    "box_h=12 box_n=1 consumers=3 tile_n=96 stages=2' # three consumers, every second column",
+    "n=1 c=24 h=13 w=21 k=200 pad=1 dtype=bf16 bias=1 residual=1 impl=sm90 config='tall=1 held=0 im2col=0 box_w=16 "
+    "box_h=12 box_n=1 consumers=3 tile_n=192 tile_k=16 stages=2' # the most filters of three consumers",
+    "n=2 c=72 h=13 w=21 k=72 pad=1 direction=data dtype=bf16 impl=sm90 config='tall=1 held=0 im2col=0 box_w=8 box_h=24 "
     "box_n=1 consumers=3 tile_n=64 stages=3' # backwards",
-    "n=2 c=64 h=13 w=70 k=48 pad=1 s=2 dilation_w=3 direction=data impl=sm90 config='tall=1 im2col=0 box_w=64 box_h=2 "
-    "box_n=1 consumers=2 tile_n=128 stages=2'",
-    "n=2 c=32 h=5 w=9 k=48 pad_top=2 t=2 d=3 dtype=f32 math=tf32 impl=sm90 config='tall=1 im2col=0 box_w=8 box_h=8 "
-    "box_n=1 consumers=1 tile_n=64 tile_k=32 stages=2' # volumes",
-    "n=2 c=96 h=9 w=9 k=192 groups=2 pad=1 impl=sm90 config='tall=1 im2col=0 box_w=8 box_h=8 box_n=1 consumers=1 "
-    "tile_n=96 tile_k=48 stages=2' # groups",
-    "n=2 c=48 h=9 w=9 k=48 pad=1 dtype=i8 out=f16 impl=sm90 config='tall=1 im2col=0 box_w=8 box_h=8 box_n=1 "
+    "n=2 c=64 h=13 w=70 k=48 pad=1 s=2 dilation_w=3 direction=data impl=sm90 config='tall=1 held=0 im2col=0 box_w=64 "
+    "box_h=2 box_n=1 consumers=2 tile_n=128 stages=2'",
+    "n=2 c=32 h=5 w=9 k=48 pad_top=2 t=2 d=3 dtype=f32 math=tf32 impl=sm90 config='tall=1 held=0 im2col=0 box_w=8 "
+    "box_h=8 box_n=1 consumers=1 tile_n=64 tile_k=32 stages=2' # volumes",
+    "n=2 c=96 h=9 w=9 k=192 groups=2 pad=1 impl=sm90 config='tall=1 held=0 im2col=0 box_w=8 box_h=8 box_n=1 "
+    "consumers=1 tile_n=96 tile_k=48 stages=2' # groups",
+    "n=2 c=48 h=9 w=9 k=48 pad=1 dtype=i8 out=f16 impl=sm90 config='tall=1 held=0 im2col=0 box_w=8 box_h=8 box_n=1 "
     "consumers=1 tile_n=48 tile_k=48 stages=2' # bytes",
-    "n=3 c=64 h=13 w=21 k=64 pad=1 bias=1 residual=1 activation=relu impl=sm90 config='tall=1 im2col=0 box_w=8 box_h=8 "
-    "box_n=2 consumers=2 tile_n=64 tile_k=64 stages=3'",
-    "n=40 c=72 h=20 w=33 k=48 pad=1 dtype=bf16 impl=sm90 config='tall=1 im2col=0 box_w=8 box_h=16 box_n=1 consumers=2 "
-    "tile_n=48 tile_k=64 stages=2'",
-    "n=40 c=40 h=20 w=33 k=56 pad=1 direction=data impl=sm90 config='tall=1 im2col=0 box_w=8 box_h=16 box_n=1 "
+    "n=3 c=64 h=13 w=21 k=64 pad=1 bias=1 residual=1 activation=relu impl=sm90 config='tall=1 held=3 im2col=0 box_w=8 "
+    "box_h=8 box_n=2 consumers=2 tile_n=64 tile_k=64 stages=3'",
+    "n=40 c=72 h=20 w=33 k=48 pad=1 dtype=bf16 impl=sm90 config='tall=1 held=6 im2col=0 box_w=8 box_h=16 box_n=1 "
+    "consumers=2 tile_n=48 tile_k=64 stages=2'",
+    "n=40 c=40 h=20 w=33 k=56 pad=1 direction=data impl=sm90 config='tall=1 held=6 im2col=0 box_w=8 box_h=16 box_n=1 "
     "consumers=2 tile_n=64 tile_k=32 stages=4'",
-    "n=33 c=24 h=20 w=33 k=24 pad=1 s=2 d=2 t=2 dtype=bf16 impl=sm90 config='tall=1 im2col=0 box_w=16 box_h=12 box_n=1 "
-    "consumers=3 tile_n=32 tile_k=24 stages=3'",
+    "n=33 c=24 h=20 w=33 k=24 pad=1 s=2 d=2 t=2 dtype=bf16 impl=sm90 config='tall=1 held=4 im2col=0 box_w=16 box_h=12 "
+    "box_n=1 consumers=3 tile_n=32 tile_k=24 stages=3'",
     "n=3 c=16 h=5 w=6 k=136 pad=1 epilogue=tril bias=1 activation=relu impl=sm90 config='im2col=1 box_w=128 box_h=1 "
-    "box_n=1 consumers=2 tall=0'",
+    "box_n=1 consumers=2 tall=0 held=0'",
     "n=3 c=16 h=5 w=6 k=136 pad=1 epilogue=tril dtype=bf16 impl=sm90 config='im2col=0 box_w=4 box_h=8 box_n=2 "
-    "consumers=1 tall=0'",
+    "consumers=1 tall=0 held=0'",
     "n=2 c=8 d=3 h=4 w=5 k=136 t=2 pad=1 epilogue=tril impl=sm90 config='im2col=0 box_w=4 box_h=8 box_n=2 consumers=1 "
-    "tall=0'",
+    "tall=0 held=0'",
     "n=2 c=64 h=5 w=6 k=128 groups=4 pad=1 epilogue=tril impl=sm90",
     "n=3 c=72 h=6 w=7 k=72 pad=1 bias=1 residual=1 activation=relu impl=sliced config='consumers=1 tile_n=64 box_w=4 "
     "box_h=8 box_n=2 stages=4 slices=4' # the last box of a slice ends in it",
@@ -272,13 +274,13 @@ const char *const conv_cases[] = {
     "n=2 c=112 h=9 w=11 k=48 groups=2 pad=1 layout=nchw impl=packed # groups lie beside each other, nothing is filled "
     "up",
     "n=1 c=123 h=5 w=6 k=29 pad=1 layout=nchw impl=packed # 128 channels, zeros among them",
-    "n=2 c=13 h=13 w=21 k=21 pad=1 bias=1 impl=packed config='fold=0 tall=1 im2col=0 slices=1 box_w=8 box_h=16 box_n=1 "
-    "consumers=2 tile_n=32 tile_k=16 stages=3'",
-    "n=2 c=13 h=13 w=21 k=21 pad=1 dtype=bf16 impl=packed config='fold=1 tall=1 im2col=0 slices=1 box_w=8 box_h=8 "
-    "box_n=2 consumers=2 tile_n=32 tile_k=48 stages=3'",
-    "n=2 c=24 h=13 w=21 k=40 pad=1 layout=nchw impl=packed config='fold=0 tall=1 im2col=0 slices=1 box_w=16 box_h=8 "
-    "box_n=1 consumers=2 tile_n=48 tile_k=32 stages=3'",
-    "n=2 c=21 h=13 w=21 k=13 pad=1 direction=data impl=packed config='tall=1 im2col=0 slices=1 box_w=8 box_h=16 "
+    "n=2 c=13 h=13 w=21 k=21 pad=1 bias=1 impl=packed config='fold=0 tall=1 held=0 im2col=0 slices=1 box_w=8 box_h=16 "
+    "box_n=1 consumers=2 tile_n=32 tile_k=16 stages=3'",
+    "n=2 c=13 h=13 w=21 k=21 pad=1 dtype=bf16 impl=packed config='fold=1 tall=1 held=0 im2col=0 slices=1 box_w=8 "
+    "box_h=8 box_n=2 consumers=2 tile_n=32 tile_k=48 stages=3'",
+    "n=2 c=24 h=13 w=21 k=40 pad=1 layout=nchw impl=packed config='fold=0 tall=1 held=0 im2col=0 slices=1 box_w=16 "
+    "box_h=8 box_n=1 consumers=2 tile_n=48 tile_k=32 stages=3'",
+    "n=2 c=21 h=13 w=21 k=13 pad=1 direction=data impl=packed config='tall=1 held=0 im2col=0 slices=1 box_w=8 box_h=16 "
     "box_n=1 consumers=2 tile_n=64 tile_k=16 stages=3'",
     "n=2 c=13 h=5 w=6 k=72 pad=1 epilogue=tril layout=nchw impl=packed",
     "n=2 c=72 h=5 w=6 k=71 pad=1 epilogue=tril impl=packed config='slices=2'",
@@ -417,17 +419,23 @@ const char *const conv_cases[] = {
     "n=2 c=1 h=5 w=141 k=61 pad=1 layout=nchw bias=1 impl=stem   # tiles of a row",
     "n=2 c=4 h=6 w=270 k=72 r=4 s=4 stride=2 layout=nchw dtype=bf16 out=f32 impl=stem config='pairs=0 tile_w=128 "
     "tile_h=1'",
-    "n=2 c=6 h=3 w=133 k=48 pad=1 layout=nchw misalign=1 impl=stem",
+    "n=2 c=24 h=3 w=133 k=48 pad=1 layout=nchw misalign=1 impl=stem",
     "n=2 c=3 h=3 w=137 k=72 pad=1 layout=nchw epilogue=tril impl=stem",
     "n=2 c=8 h=9 w=20 k=229 pad=1 misalign=1 dtype=bf16 impl=stem config='vec=1' # pixels begin anywhere",
-    "n=600 c=5 h=3 w=4 k=24 r=1 s=3 pad=1 stride=2 scale=1 dtype=bf16 impl=stem # several tiles a CTA",
-    "n=2 c=8 h=9 w=20 k=48 pad=1 out=f32 impl=stem",
-    "n=2 c=6 h=19 w=17 k=136 r=3 s=5 pad=2 stride_w=3 dilation_h=2 bias=1 impl=stem",
+    "n=2 c=24 h=9 w=20 k=80 pad=1 bias=1 activation=relu impl=stem config='tile_n=80 several=0' # by ldmatrix",
+    "n=300 c=32 h=3 w=4 k=24 r=1 s=3 pad=1 stride=2 scale=1 dtype=bf16 impl=stem # several tiles a CTA",
+    "n=2 c=64 h=9 w=20 k=48 pad=1 out=f32 impl=stem             # 1152 bytes of K",
+    "n=2 c=20 h=19 w=17 k=136 r=3 s=5 pad=2 stride_w=3 dilation_h=2 bias=1 impl=stem # vectors of 4",
+    "n=2 c=14 h=9 w=20 k=21 pad=1 misalign=1 impl=stem config='vec=1'",
+    "n=2 c=10 h=9 w=20 k=21 pad=1 impl=stem                     # vectors of 2, the last half of a step is zeros",
+    "n=2 c=29 h=19 w=20 k=27 pad=1 stride=2 dtype=bf16 impl=stem # lines one after the other",
+    "n=2 c=40 h=9 w=20 k=27 pad=1 layout=nchw bias=1 impl=stem",
     "n=2 c=40 h=9 w=20 k=3 pad=1 direction=data impl=stem        # dy under filters turned round",
     "n=2 c=41 h=19 w=20 k=5 pad_left=3 pad_top=1 s=5 dilation_h=2 direction=data dtype=bf16 out=f32 impl=stem",
-    "n=2 c=21 h=9 w=10 k=5 r=4 pad_top=5 pad_right=1 layout=nchw direction=data impl=stem # more padding than taps",
-    "n=2 c=72 h=9 w=20 k=7 pad=1 direction=data dtype=bf16 impl=stem",
-    "n=2 c=141 h=9 w=20 k=6 r=2 layout=nchw direction=data impl=stem # filters past the end",
+    "n=2 c=21 h=9 w=10 k=19 r=4 pad_top=5 pad_right=1 layout=nchw direction=data impl=stem # more padding than taps",
+    "n=2 c=72 h=9 w=20 k=24 pad=1 direction=data dtype=bf16 impl=stem",
+    "n=2 c=141 h=9 w=20 k=17 r=2 layout=nchw direction=data impl=stem # filters past the end",
+    "c=16 h=5 w=5 k=9 pad=1 impl=stem # filters by cp.async",
     "n=3 c=3 h=19 w=37 k=64 r=7 s=7 pad=3 stride=2 scale=1 bias=1 impl=stem",
     "n=2 c=3 h=9 w=9 k=72 pad=1 stride=2 epilogue=tril impl=stem",
     "n=2 c=16 h=9 w=21 k=3 pad=1 impl=narrow                 # a tile past the last column",
@@ -512,13 +520,13 @@ const char *const conv_cases[] = {
     "high=4 stages=2 ctas=1'",
     "n=3 c=40 h=9 w=20 k=40 groups=40 pad=1 scale=1 activation=gelu_erf impl=halo config='wide=1 high=8 stages=2 "
     "ctas=3' # a row of a block",
-    "n=5 c=9 h=7 w=7 k=9 r=5 s=5 groups=9 pad=2 bias=1 impl=sliding config='cols=4 even=0 ahead=5'",
-    "n=2 c=7 h=7 w=9 k=7 groups=7 pad=1 stride=2 impl=sliding config='cols=4 even=0 right=1 ahead=4'",
+    "n=5 c=9 h=7 w=7 k=9 r=5 s=5 groups=9 pad=2 bias=1 impl=sliding config='cols=4 even=0 async=0 ahead=5'",
+    "n=2 c=7 h=7 w=9 k=7 groups=7 pad=1 stride=2 impl=sliding config='cols=4 even=0 right=1 async=0 ahead=4'",
     "n=3 c=5 h=9 w=16 k=5 groups=5 r=5 s=5 pad=2 layout=nchw dtype=bf16 residual=1 impl=sliding config='cols=4 run=4 "
     "skipped=2 left=1 right=1 ahead=5'",
     "n=3 c=5 h=9 w=16 k=5 groups=5 r=5 s=5 pad=2 layout=nchw misalign=1 impl=sliding config='cols=4 run=4 skipped=2 "
     "left=1 right=1 ahead=1'",
-    "n=2 c=12 h=9 w=19 k=12 groups=12 pad=1 fill=hard impl=sliding config='vec=2 ahead=3'",
+    "n=2 c=12 h=9 w=19 k=12 groups=12 pad=1 fill=hard impl=sliding config='vec=2 async=0 ahead=3'",
     "n=3 c=3 h=19 w=21 k=3 groups=3 pad=1 dtype=f32 bias=1 scale=1 residual=1 activation=relu impl=sliding "
     "config='cols=3 high=4 ahead=3'",
     "n=2 c=201 h=9 w=5 k=201 groups=201 pad=1 bias=1 impl=sliding config='high=5' # the first channels follow the last",
@@ -555,12 +563,20 @@ const char *const conv_cases[] = {
     "n=1 c=201 h=4 w=5 k=201 groups=201 pad=1 misalign=1 impl=sliding",
     "n=2 c=5 h=9 w=19 k=5 groups=5 r=2 s=3 pad_left=2 pad_top=1 stride_w=3 dilation_w=2 residual=1 impl=sliding "
     "config='cols=3 high=2'",
-    "n=2 c=24 h=9 w=10 k=24 groups=24 r=4 s=3 pad=1 direction=data dtype=bf16 impl=sliding config='vec=4 cols=2 high=4 "
-    "lanes=4 wide=8'",
+    "n=2 c=24 h=9 w=10 k=24 groups=24 r=4 s=3 pad=1 direction=data dtype=bf16 impl=sliding config='vec=4 cols=2 "
+    "high=4'",
     "n=2 c=3 h=31 w=60 k=3 groups=3 pad=1 stride=2 dtype=bf16 residual=1 impl=sliding config='high=4'",
-    "n=2 c=3 h=17 w=11 k=3 groups=3 pad=1 dtype=f32 bias=1 impl=sliding config='ahead=3'",
+    "n=2 c=3 h=17 w=11 k=3 groups=3 pad=1 dtype=f32 bias=1 impl=sliding config='ahead=5'",
     "n=3 c=3 h=29 w=24 k=1 pad=1 scale=1 bias=1 residual=1 activation=relu impl=sliding # one filter of three channels",
     "n=2 c=3 h=20 w=25 k=1 r=5 s=2 pad_left=2 dilation_h=2 misalign=1 impl=sliding",
+    "n=3 c=16 h=9 w=5 k=16 groups=16 pad=1 bias=1 impl=sliding config='vec=2 cols=3 high=4 even=0 ahead=2 shared=1' # "
+    "four neighbours share copies, strips end within a warp",
+    "n=2 c=40 h=7 w=9 k=40 groups=40 r=5 s=5 pad=2 stride=2 dtype=bf16 residual=1 impl=sliding config='vec=2 cols=5 "
+    "high=3 even=1 shared=1'",
+    "n=2 c=24 h=8 w=7 k=24 groups=24 r=2 s=4 pad_left=3 dilation_w=2 dtype=f32 fill=hard impl=sliding config='vec=2 "
+    "cols=4 high=3 shared=1' # two",
+    "n=2 c=24 h=8 w=7 k=24 groups=24 pad=1 misalign=1 direction=data impl=sliding config='vec=4 cols=4 even=0 "
+    "shared=1'",
     "n=1 c=72 h=6 w=11 k=72 groups=72 r=7 s=7 pad=3 dtype=bf16 bias=1 residual=1 activation=gelu impl=depthwise",
     "n=2 c=72 h=7 w=21 k=72 groups=72 r=3 s=5 pad=2 stride=2 out=f32 impl=depthwise # columns past the end",
     "n=2 c=8 h=9 w=9 k=8 groups=8 pad=2 stride=3 impl=depthwise # the last column of y would begin behind x",

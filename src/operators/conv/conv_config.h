@@ -278,9 +278,9 @@ ckl_conv_desc conv_depthwise_plane(const ckl_conv_desc *desc);
     X(owner, int, vec, "2", "1 2 4", "channels of a thread")                                           \
     X(owner, int, cols, "8", "1 4 7 8", "columns of y of a thread")                                    \
     X(owner, int, high, "14", "", "rows of y of a thread")                                             \
-    X(owner, int, lanes, "0", "", "vectors of channels of a CTA, whose rows TMA loads; 0: threads do") \
-    X(owner, int, wide, "1", "1 2 4 8", "threads of them side by side along a row of y")               \
-    X(owner, int, ahead, "4", "1 2 3 4 5 6 8", "rows of x under way")                                  \
+    X(owner, bool, async, "1", "0 1", "rows under way are copied to shared memory, else to registers") \
+    X(owner, int, ahead, "3", "1 2 3 5", "rows of x under way")                                        \
+    X(owner, bool, shared, "0", "0 1", "copies are of 16 bytes, for neighbours")                       \
     X(owner, int, ctas, "4", "1 2 3 4 5 6", "that must fit an SM, which limits registers")             \
     X(owner, bool, even, "1", "", "threads have whole columns of y")                                   \
     X(owner, bool, planes, "0", "", "columns side by side in memory")                                  \

@@ -136,13 +136,12 @@ static double instructions_of(const conv_halo_config *c)
 static plan_cost cost_halo(const void *desc, const ckl_device_info *device, const void *config)
 {
     enum { SECTOR = 32, CUT = 3 }; // 120 channels of 8 images of 200x200: 106 us
-    const double ROW = 2.4, BYTES = 42, WARP = 0.25, ISSUED = 1.8, ALONE = 1.06, START = 2.9, FILTER = 0.022,
-                 HERTZ = 1.7e9, READ = 4.2e6, WRITTEN = 3.4e6, WHOLE = 1.15; // bytes a us; of whole pixels
+    const double ROW = 2.4, BYTES = 42, WARP = 0.25, ISSUED = 1.8, START = 2.9, FILTER = 0.022, HERTZ = 1.7e9,
+                 READ = 4.2e6, WRITTEN = 3.4e6, WHOLE = 1.15; // bytes a us; of whole pixels
     const ckl_conv_desc *d = desc;
     const conv_halo_config *c = config;
     const conv_halo_shape s = conv_halo_shape_of(c);
-    const double alone = c->ctas == 1 ? ALONE : 1; // nobody works while it stores
-    const double issue = alone * c->warps * instructions_of(c) / fmin(ISSUED, WARP * c->warps * c->ctas);
+    const double issue = c->warps * instructions_of(c) / fmin(ISSUED, WARP * c->warps * c->ctas);
     const double load = fmax(ROW * s.box_w * s.box_h, (double)s.stage_bytes / BYTES);
     const double of_sm = tiles_of(d, c) * (double)channel_tiles(d, c) / device->sm_count;
     const bool few =

@@ -6,13 +6,9 @@
  * of the one it multiplies, and adds that to the sums of all rows of y that see it: a window of sums that slides.
  * Neighbours have the next channels, then the next columns, so that accesses are whole lines whatever the channels are;
  * of planes, as NCHW has them, the next columns.
- *
- * Rows of whole 16 bytes a pixel come as boxes of TMA: a CTA has some channels and columns, and goes down a strip.
  */
 #include "base/math.h"
 #include "cute/kernel.h"
-#include "cute/pipeline.h"
-#include "cute/tma.h"
 #include "cute/vectors.h"
 #include "operators/conv/conv_epilogue.h"
 #include "operators/conv/conv_sliding.h"
@@ -25,17 +21,15 @@ typedef struct sliding {
     val count, stored;            // rows of y; columns that are the thread's before it
     val y;                        // the number of the first element of the row to store next
     val h, last;                  // i32: the row of x to load next; the last one it needs
+    val place;                    // among those that share copies: u32
     val at;                       // the address of the first unit that lies inside, in the row to load next
-    val offset[SLIDING_SPAN_MAX]; // bytes from there to each unit that may be outside, or the nearest inside
+    val offset[SLIDING_SPAN_MAX]; // bytes from there to what a copy or load takes, or the nearest inside
     val inside[SLIDING_SPAN_MAX]; // is it?
     tensor rRow, rEdge;           // rows under way: (WORD,UNIT,ROW), and (COLUMN,ROW) of units that are seen in part
-    tma_copy tmaX;
-    tensor sX; // or boxes of them: (COLUMN,CHANNEL,STAGE)
-    pipeline ring;
-    pipeline_state load, multiply;
-    val box_channel, box_column; // where the CTA's box begins in y
-    tensor rW;                   // (TAP,VEC)
-    tensor rSum;                 // (VEC,COLS,WINDOW)
+    tensor sX;                    // or in shared memory: (VEC,THREAD,UNIT,SLOT)
+    val to, from;                 // bytes from the first slot to those of the row to load next and the one to multiply
+    tensor rW;                    // (TAP,VEC)
+    tensor rSum;                  // (VEC,COLS,WINDOW)
     conv_channels channels;
 } sliding;
 
@@ -55,6 +49,13 @@ static bool may_be_outside(const sliding_config *c, int unit)
     return unit < c->left || unit >= sliding_units(c) - c->right;
 }
 
+/* May a unit that copy `copy` of some thread takes be outside, or is there none? */
+static bool may_copy_outside(const sliding_config *c, int copy)
+{
+    const int first = copy * sliding_share(c), last = first + sliding_share(c) - 1;
+    return may_be_outside(c, first) || may_be_outside(c, last);
+}
+
 /*
  * Threads follow each other along the channels, then along a row of y, down strips of rows, over images; of planes
  * channels come behind the strips. The last columns of a row begin early enough to be whole, and those that have been
@@ -64,31 +65,17 @@ static void find_place(sliding *k)
 {
     const sliding_config *cfg = k->cfg;
     const val columns = conv_number(k->p.y_size[2]), rows = conv_number(k->p.y_size[1]);
-    const val vectors = imm_as(U32, cfg->channels / cfg->vec), last = sub(columns, imm(cfg->cols));
-    val rest = cfg->lanes ? cta_x() : add(mul(cta_x(), imm(SLIDING_THREADS)), thread()), vector = { 0 }, column,
-        own = { 0 };
-    if (cfg->lanes) {
-        const int channels = sliding_box_channels(cfg);
-        const val block = conv_next_digit(&rest, imm_as(U32, (int)ceil_div(cfg->channels, channels)));
-        own = mul(block, imm(channels));
-        k->box_channel = min(own, imm_as(U32, cfg->channels - channels)); // all of them exist
-        vector = add(div(k->box_channel, imm(cfg->vec)), rem(thread(), imm(cfg->lanes)));
-        column = mul(conv_next_digit(&rest, div_up(columns, cfg->cols * cfg->wide)), imm(cfg->cols * cfg->wide));
-        k->box_column = min(column, last);
-        column = add(column, mul(div(thread(), imm(cfg->lanes)), imm(cfg->cols)));
-    } else {
-        if (!cfg->planes)
-            vector = conv_next_digit(&rest, vectors);
-        column = mul(conv_next_digit(&rest, div_up(columns, cfg->cols)), imm(cfg->cols));
-    }
-    k->column = cfg->even ? column : min(column, last);
+    const val vectors = imm_as(U32, cfg->channels / cfg->vec);
+    val rest = add(mul(cta_x(), imm(SLIDING_THREADS)), thread()), vector = { 0 };
+    if (!cfg->planes)
+        vector = conv_next_digit(&rest, vectors);
+    val column = mul(conv_next_digit(&rest, div_up(columns, cfg->cols)), imm(cfg->cols));
+    k->column = cfg->even ? column : min(column, sub(columns, imm(cfg->cols)));
     k->stored = sub(column, k->column);
     k->row = mul(conv_next_digit(&rest, div_up(rows, cfg->high)), imm(cfg->high));
     if (cfg->planes)
         vector = conv_next_digit(&rest, vectors);
     k->channel = mul(vector, imm(cfg->vec));
-    if (cfg->lanes)
-        k->stored = select(lt(k->channel, own), imm_as(U32, cfg->cols), k->stored);
     k->n = min(rest, conv_number(sub(k->p.n, imm64(1))));
     k->count = select(lt(rest, conv_number(k->p.n)), min(imm_as(U32, cfg->high), sub(rows, k->row)), imm_as(U32, 0));
     val first = add(mul(convert(I64, k->n), k->p.y[0]), mul(convert(I64, k->row), k->p.y[2]));
@@ -108,20 +95,21 @@ static void find_x(sliding *k)
     val far = add(mul(sub(convert(I32, k->count), imm(1)), imm(cfg->step_h)), imm(sliding_span_h(cfg) - 1));
     k->h = variable(I32, first_under(k, 1, k->row));
     k->last = min(sub(convert(I32, k->p.x_size[1]), imm(1)), add(k->h, far));
-    if (cfg->lanes)
-        return;
-    const int sure = cfg->left * cfg->run; // columns from the first unit to the first inside
-    val first = sub(first_under(k, 2, k->column), imm(cfg->skipped));
+    k->place = cfg->shared ? convert(I32, rem(thread(), imm(sliding_share(cfg)))) : imm(0);
+    val first = sub(first_under(k, 2, k->column), imm(cfg->skipped)), own = mul(k->place, imm(cfg->run));
+    val sure = add(add(first, imm(cfg->left * cfg->run)), own); // the column of its first unit that is inside
     val end = sub(convert(I32, k->p.x_size[2]), imm(cfg->run));
-    UNROLL(u, sliding_units(cfg)) {
-        val at = add(first, imm(u * cfg->run)), nearest = max(imm(0), min(at, end));
-        k->inside[u] = logical_and(ge(at, imm(0)), le(at, end));
-        k->offset[u] = convert(U64, mul(convert(I64, sub(nearest, add(first, imm(sure)))),
-                                        imm64((int64_t)sliding_pixel(cfg) * sliding_element(cfg))));
+    UNROLL(i, sliding_copies(cfg)) {
+        val at = add(add(first, imm(i * sliding_share(cfg) * cfg->run)), own), nearest = max(imm(0), min(at, end));
+        k->inside[i] = logical_and(logical_and(ge(at, imm(0)), le(at, end)),
+                                   lt(add(k->place, imm(i * sliding_share(cfg))), imm(sliding_units(cfg))));
+        k->offset[i] = convert(
+            U64, mul(convert(I64, sub(nearest, sure)), imm64((int64_t)sliding_pixel(cfg) * sliding_element(cfg))));
     }
+    val channel = sub(k->channel, convert(U32, mul(k->place, imm(cfg->vec)))); // of the first that shares
     val index = add(mul(convert(I64, k->n), k->p.x[0]), mul(convert(I64, max(imm(0), k->h)), k->p.x[2]));
-    index = add(index, mul(convert(I64, div(k->channel, imm(cfg->filters))), k->p.x[4]));
-    index = add(index, mul(convert(I64, add(first, imm(sure))), imm64(sliding_pixel(cfg))));
+    index = add(index, mul(convert(I64, div(channel, imm(cfg->filters))), k->p.x[4]));
+    index = add(index, mul(convert(I64, sure), imm64(sliding_pixel(cfg))));
     k->at = variable(U64, gmem_address(k->p.from[CONV_X], cfg->form.dtype, index));
 }
 
@@ -129,43 +117,44 @@ static void describe_rows(sliding *k)
 {
     const sliding_config *cfg = k->cfg;
     const tensor rWords = packed_registers(cfg->form.dtype, cfg->vec * cfg->run).rWords;
-    k->rRow = fragment(rWords.dtype, compact(shape((int)static_size(rWords.layout), sliding_units(cfg), cfg->ahead)));
-    k->rEdge = fragment(cfg->form.dtype, compact(shape(sliding_span_w(cfg), cfg->ahead)));
-    fill(k->rRow, convert(rWords.dtype, imm(0)));
-    fill(k->rEdge, convert(cfg->form.dtype, immf(0)));
+    if (!cfg->async) {
+        k->rRow =
+            fragment(rWords.dtype, compact(shape((int)static_size(rWords.layout), sliding_units(cfg), cfg->ahead)));
+        k->rEdge = fragment(cfg->form.dtype, compact(shape(sliding_span_w(cfg), cfg->ahead)));
+        fill(k->rRow, convert(rWords.dtype, imm(0)));
+        fill(k->rEdge, convert(cfg->form.dtype, immf(0)));
+        return;
+    }
+    k->sX = smem_tensor("X", cfg->form.dtype,
+                        compact(shape(cfg->vec, SLIDING_THREADS, sliding_room(cfg), sliding_slots(cfg))), 16);
+    k->to = variable(U32, imm(0));
+    k->from = variable(U32, imm(0));
 }
 
-/* The ring of boxes: a row for each stage, and one more that is multiplied. */
-static void describe_boxes(sliding *k)
+static void next_slot(const sliding *k, val slot)
+{
+    const int bytes = sliding_unit_bytes(k->cfg) * SLIDING_THREADS * sliding_room(k->cfg),
+              last = (sliding_slots(k->cfg) - 1) * bytes;
+    assign(slot, select(eq(slot, imm(last)), imm_as(U32, 0), add(slot, imm(bytes))));
+}
+
+/* The address of the thread's unit in the slot that begins so many bytes after the first. */
+static val slot_address(const sliding *k, val slot, int unit)
+{
+    return add(tensor_address(k->sX, coord(0, thread(), unit, 0)), slot);
+}
+
+/* Begins copy `copy` of a row: a unit of all that share it. */
+static void copy_unit(sliding *k, int copy)
 {
     const sliding_config *cfg = k->cfg;
-    const int channels = sliding_box_channels(cfg), columns = sliding_box(cfg), stages = cfg->ahead + 1;
-    k->tmaX = make_tma_box(k->p.mX, cfg->form.dtype, 5, (const int[]){ channels, columns, 1, 1, 1 }, NULL, 0);
-    k->sX = smem_tensor("X", cfg->form.dtype,
-                        make_layout(shape(columns, channels, stages), stride(channels, 1, channels * columns)), 128);
-    k->ring = make_pipeline("ring", stages, 1, sliding_threads(cfg) / 32);
-    k->load = producer_state(&k->ring);
-    k->multiply = consumer_state(&k->ring);
-    IF(eq(thread(), imm(0))) {
-        tma_prefetch(&k->tmaX);
-        pipeline_init(&k->ring);
-        fence_mbarrier_init();
-    }
-    cta_sync();
-}
-
-/* Row h of x under the CTA; one thread loads it. */
-static void load_box(sliding *k)
-{
-    const val column = first_under(k, 2, k->box_column), outer[] = { k->h, imm(0), k->n };
-    const val channel = div(k->box_channel, imm(k->cfg->filters));
-    IF(eq(thread(), imm(0))) {
-        pipeline_wait_empty(&k->ring, &k->load);
-        pipeline_expect(&k->ring, &k->load, imm((int)tma_bytes(&k->tmaX)));
-        tma_load_of(&k->tmaX, slice(k->sX, _, _, k->load.stage), column, channel, 3, outer,
-                    pipeline_full_barrier(&k->ring, &k->load), imm(0));
-    }
-    pipeline_advance(&k->load);
+    const int bytes = sliding_unit_bytes(cfg) * sliding_share(cfg), unit = copy * sliding_share(cfg);
+    const bool outside = may_copy_outside(cfg, copy);
+    val from = add(k->at, outside ? k->offset[copy] : imm_as(U64, sliding_far(cfg, unit)));
+    val to =
+        add(tensor_address(k->sX, coord(0, sub(thread(), convert(U32, k->place)), add(k->place, imm(unit)), 0)), k->to);
+    cp_async(to, from, bytes,
+             outside ? select(k->inside[copy], imm_as(U32, bytes), imm_as(U32, 0)) : imm_as(U32, bytes));
 }
 
 /* To registers of a row: of a unit that is seen in part the columns that are. */
@@ -173,13 +162,11 @@ static void load_unit(sliding *k, int unit, int row)
 {
     const sliding_config *cfg = k->cfg;
     const ckl_dtype dtype = cfg->form.dtype;
-    const int bytes = sliding_unit_bytes(cfg), far = (unit - cfg->left) * cfg->run * sliding_pixel(cfg),
-              first = first_of(cfg, unit);
-    val from =
-        add(k->at, may_be_outside(cfg, unit) ? k->offset[unit] : imm_as(U64, (int64_t)far * sliding_element(cfg)));
+    const int first = first_of(cfg, unit);
+    val from = add(k->at, may_be_outside(cfg, unit) ? k->offset[unit] : imm_as(U64, sliding_far(cfg, unit)));
     if (is_whole(cfg, unit))
         copy(gmem_tensor(from, k->rRow.dtype, slice(k->rRow, _, unit, row).layout), slice(k->rRow, _, unit, row),
-             bytes);
+             sliding_unit_bytes(cfg));
     else
         for (int j = first < 0 ? 0 : first; j < first + cfg->run && j < sliding_span_w(cfg); j++)
             set(k->rEdge, coord(j, row), at(gmem_tensor(from, dtype, compact(leaf(cfg->run))), j - first));
@@ -196,14 +183,16 @@ static void load_row(sliding *k, int i)
 {
     const sliding_config *cfg = k->cfg;
     IF(is_needed(k, k->h)) {
-        if (cfg->lanes) {
-            load_box(k);
-        } else {
-            UNROLL(u, sliding_units(cfg))
-                load_unit(k, u, i % cfg->ahead);
-            val pitch = mul(convert(U64, k->p.x[2]), imm_as(U64, sliding_element(cfg)));
-            assign(k->at, add(k->at, pitch)); // as products ptxas would keep all columns in registers
-        }
+        UNROLL(c, cfg->async ? sliding_copies(cfg) : 0)
+            copy_unit(k, c);
+        UNROLL(u, cfg->async ? 0 : sliding_units(cfg))
+            load_unit(k, u, i % cfg->ahead);
+        val pitch = mul(convert(U64, k->p.x[2]), imm_as(U64, sliding_element(cfg)));
+        assign(k->at, add(k->at, pitch)); // as products ptxas would keep all columns in registers
+    }
+    if (cfg->async) {
+        cp_async_commit();
+        next_slot(k, k->to);
     }
     assign(k->h, add(k->h, imm(1)));
 }
@@ -212,6 +201,10 @@ static void load_row(sliding *k, int i)
 static tensor take_unit(const sliding *k, int unit, int row)
 {
     const sliding_config *cfg = k->cfg;
+    if (cfg->async) {
+        tensor sUnit = smem_view(slot_address(k, k->from, unit), cfg->form.dtype, compact(leaf(cfg->vec)));
+        return unpacked(load_packed(sUnit, sliding_unit_bytes(cfg)), F32);
+    }
     const packed all = { slice(k->rRow, _, unit, row), cfg->form.dtype, cfg->vec * cfg->run };
     return unpacked(may_be_outside(cfg, unit) ? conv_or_zeros(all, k->inside[unit]) : all, F32);
 }
@@ -235,24 +228,6 @@ static void take_row(const sliding *k, int row, tensor rX[SLIDING_SPAN_MAX])
         for (int j = first < 0 ? 0 : first; j < first + cfg->run && j < sliding_span_w(cfg) && describing(); j++)
             rX[j] = is_whole(cfg, u) ? local_tile(rUnit, shape(cfg->vec), coord(j - first)) : take_edge(k, u, j, row);
     }
-}
-
-/* The same from a box, which all threads of a warp have read then. */
-static void take_box(sliding *k, tensor rX[SLIDING_SPAN_MAX])
-{
-    const sliding_config *cfg = k->cfg;
-    const int pitch = sliding_box_channels(cfg) * sliding_element(cfg);
-    const val column = mul(sub(k->column, k->box_column), imm(cfg->step_w)), lane = rem(thread(), imm(cfg->lanes));
-    const val first = tensor_address(k->sX, coord(column, mul(lane, imm(cfg->vec)), k->multiply.stage));
-    pipeline_wait_full(&k->ring, &k->multiply);
-    UNROLL(j, sliding_span_w(cfg)) {
-        tensor sX = smem_view(add(first, imm(j * pitch)), cfg->form.dtype, compact(leaf(cfg->vec)));
-        rX[j] = unpacked(load_packed(sX, sliding_unit_bytes(cfg)), F32);
-    }
-    warp_sync();
-    IF(eq(lane(), imm(0)))
-        pipeline_release(&k->ring, k->multiply.stage);
-    pipeline_advance(&k->multiply);
 }
 
 /* The number of a tap in memory; the gradient's filters are turned round. */
@@ -281,31 +256,35 @@ static void add_products(sliding *k, const tensor rX[SLIDING_SPAN_MAX], int i)
 }
 
 /*
- * Row i of x, and a load of the row that follows those under way. Boxes are waited for in turn. Of loads to registers
- * ptxas waits for all at once, so several rows of these are loaded behind the products, and waited for when the first
- * comes round.
+ * Row i of x, and a load of the row that follows those under way. Copies to shared memory are waited for in turn. Of
+ * loads to registers ptxas waits for all at once, so several rows of these are loaded behind the products, and waited
+ * for when the first comes round.
  */
 static void add_row(sliding *k, int i)
 {
     const sliding_config *cfg = k->cfg;
     const int row = i % cfg->ahead;
-    const bool alone = !cfg->lanes && cfg->ahead == 1; // the next row takes its registers
+    const bool alone = !cfg->async && cfg->ahead == 1; // the next row takes its registers
     tensor rX[SLIDING_SPAN_MAX];
     val needed = is_needed(k, sub(k->h, imm(cfg->ahead)));
+    if (cfg->async)
+        cp_async_wait(cfg->ahead - 1);
+    if (cfg->shared)
+        warp_sync(); // all copies of this row are there, and the row before is read
     if (alone)
         take_row(k, row, rX);
-    if (cfg->lanes || alone)
+    if (cfg->async || alone)
         load_row(k, i);
     if (i % cfg->step_h == 0) // the first row that row i / step of y sees
         fill(slice(k->rSum, _, _, i / cfg->step_h % sliding_window(cfg)), immf(0));
     IF(needed) {
-        if (cfg->lanes)
-            take_box(k, rX);
-        else if (!alone)
+        if (!alone)
             take_row(k, row, rX);
         add_products(k, rX, i);
     }
-    if (!cfg->lanes && !alone)
+    if (cfg->async)
+        next_slot(k, k->from);
+    if (!cfg->async && !alone)
         load_row(k, i);
 }
 
@@ -321,26 +300,35 @@ static void store_row(sliding *k, int window)
         const int64_t far = cfg->planes ? p : (int64_t)p * cfg->channels;
         tensor rSum = local_tile(k->rSum, shape(cfg->vec, cfg->run, 1), coord(0, p / cfg->run, window));
         tensor rY = conv_finish_run(form, &k->p, &k->channels, add(k->y, imm64(far)), k->channel, rSum);
-        const val guard = cfg->even ? yes() : ge(imm(p), convert(I32, k->stored));
+        const val guard = cfg->even ? yes() : ge(imm_as(U32, p), k->stored);
         for (int i = 0; i < count; i += unit)
             vector_store(&(vector_at){ gY.address, (far + i) * bytes, guard }, unit, rY.regs + i, gY);
     }
     assign(k->y, add(k->y, k->p.y[2]));
 }
 
-/* The first rows of x, which complete no row of y; then each row of y there is, a window of them in turn. */
+/*
+ * The first rows of x, which complete no row of y; then rows of y, a window of them in turn. Threads that share copies
+ * go through as many, since they wait for each other.
+ */
 static void slide(sliding *k)
 {
     const sliding_config *cfg = k->cfg;
     const int window = sliding_window(cfg), first = (int)max_i64(0, sliding_span_h(cfg) - cfg->step_h);
+    const val rows = cfg->shared ? imm_as(U32, cfg->high) : k->count;
     UNROLL(i, first)
         add_row(k, i);
-    LOOP_FROM(q, imm_as(U32, 0), k->count, imm(window))
+    LOOP_FROM(q, imm_as(U32, 0), rows, imm(window))
         UNROLL(w, window) {
-            BREAK_IF(ge(add(q, imm(w)), k->count));
+            val row = add(q, imm(w));
+            BREAK_IF(ge(row, rows));
             UNROLL(i, cfg->step_h)
                 add_row(k, first + w * cfg->step_h + i);
+            if (cfg->shared)
+                begin_if(lt(row, k->count));
             store_row(k, w);
+            if (cfg->shared)
+                end_if();
         }
 }
 
@@ -398,28 +386,24 @@ static void share_filters(sliding *k, const shared_filters *from)
 void conv_sliding(const void *config, int kernel)
 {
     const sliding_config of_kernel = sliding_of_kernel(config, kernel), *cfg = &of_kernel;
-    launch_bounds(sliding_threads(cfg), cfg->ctas);
+    launch_bounds(SLIDING_THREADS, cfg->ctas);
     sliding k = { .cfg = cfg, .p = params_of(conv) };
     shared_filters filters;
     k.rSum = fragment(F32, compact(shape(cfg->vec, cfg->cols, sliding_window(cfg))));
     fill(k.rSum, immf(0));
-    if (cfg->lanes)
-        describe_boxes(&k);
     grid_wait();
     launch_dependents();
     find_place(&k);
     find_x(&k);
-    if (cfg->planes || cfg->lanes) // many of a CTA's threads have the same
-        take_filters(&k,
-                     conv_run_at(k.p.from[CONV_W], cfg->form.dtype,
-                                 mul(convert(I64, k.channel), imm64(sliding_taps(cfg))), sliding_taps(cfg) * cfg->vec));
+    if (cfg->planes) // many of a CTA's threads have the same
+        take_filters(&k, conv_run_at(k.p.from[CONV_W], cfg->form.dtype,
+                                     mul(convert(I64, k.channel), imm64(sliding_taps(cfg))), sliding_taps(cfg)));
     else
         load_filters(&k, &filters);
-    if (!cfg->lanes)
-        describe_rows(&k);
+    describe_rows(&k);
     UNROLL(a, cfg->ahead)
         load_row(&k, a);
-    if (!cfg->planes && !cfg->lanes)
+    if (!cfg->planes)
         share_filters(&k, &filters);
     k.channels = conv_load_channels(&cfg->form, &k.p, k.channel, cfg->vec);
     slide(&k);

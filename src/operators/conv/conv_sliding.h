@@ -6,7 +6,7 @@
 typedef conv_sliding_config sliding_config;
 
 enum {
-    SLIDING_THREADS = 128, // of a CTA that loads rows to registers
+    SLIDING_THREADS = 128,
     SLIDING_SPAN_MAX = 64, // columns of x under a thread
     SLIDING_TAPS_MAX = 72, // of a thread's channels in all, in registers
 };
@@ -38,24 +38,7 @@ static inline int sliding_pixel(const sliding_config *c)
     return c->planes ? 1 : c->channels / c->filters;
 }
 
-/* Threads of a CTA; those that work are the first. */
-static inline int sliding_threads(const sliding_config *c)
-{
-    return c->lanes ? (int)round_up(c->lanes * c->wide, 32) : SLIDING_THREADS;
-}
-
-/* Of boxes, which are rows of x under a CTA: their columns, which begin at whole 128 bytes in shared memory. */
-static inline int sliding_box(const sliding_config *c)
-{
-    return (int)round_up((c->wide * c->cols - 1) * c->step_w + (c->columns - 1) * c->dilation_w + 1, 8);
-}
-
-static inline int sliding_box_channels(const sliding_config *c)
-{
-    return c->lanes * c->vec;
-}
-
-/* Vectors of channels of a CTA that shares filters. */
+/* Vectors of channels of a CTA. */
 static inline int sliding_vectors(const sliding_config *c)
 {
     return (int)min_i64(SLIDING_THREADS, c->channels / c->vec);
@@ -75,9 +58,39 @@ static inline int sliding_element(const sliding_config *c)
     return (int)ckl_dtype_bytes(c->form.dtype);
 }
 
+/* Bytes from the first unit that lies inside to another one. */
+static inline int64_t sliding_far(const sliding_config *c, int unit)
+{
+    return (int64_t)(unit - c->left) * c->run * sliding_pixel(c) * sliding_element(c);
+}
+
 static inline int sliding_unit_bytes(const sliding_config *c)
 {
     return c->vec * c->run * sliding_element(c);
+}
+
+/* Neighbours whose channels one copy takes. */
+static inline int sliding_share(const sliding_config *c)
+{
+    return c->shared ? 16 / sliding_unit_bytes(c) : 1;
+}
+
+/* Copies of a thread for a row: each of a unit of all that share it. */
+static inline int sliding_copies(const sliding_config *c)
+{
+    return (int)ceil_div(sliding_units(c), sliding_share(c));
+}
+
+/* Units of a row in shared memory. */
+static inline int sliding_room(const sliding_config *c)
+{
+    return sliding_copies(c) * sliding_share(c);
+}
+
+/* Where rows of shared memory are under way: theirs, and the one that is multiplied. */
+static inline int sliding_slots(const sliding_config *c)
+{
+    return c->ahead + 1;
 }
 
 /* The config of a kernel: 1 takes single elements and columns, for pointers that are aligned to no more. */
@@ -89,7 +102,7 @@ static inline sliding_config sliding_of_kernel(const void *config, int kernel)
         c.even = true;
         c.skipped = 0;
         c.left = c.right = sliding_units(&c); // any may be outside
-        c.lanes = 0;
+        c.async = c.shared = false;
         c.ahead = 1;
     }
     return c;

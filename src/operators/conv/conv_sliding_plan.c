@@ -4,17 +4,15 @@
 #include "base/math.h"
 #include "operators/conv/conv_config.h"
 #include "operators/conv/conv_sliding.h"
-#include "operators/conv/conv_sm90.h"
 #include "skeletons/product_cost.h"
 
 enum {
     COLS_MAX = 16,
     AHEAD_MAX = 9, // rows
     TURN_MAX =
-        4,    // of a turn, all under way in registers. Five channels of 112x112 under 5x5 take 4.7 us so, 4.0 by one
-              // ahead, but small images by single columns, 3 of 31x31, 2.84 and 3.06
-    WORD = 4, // bytes that a thread has of a pixel at least, if there is a second channel
-    THREADS_MAX = 512,
+        4, // of a turn, all under way in registers. Five channels of 112x112 under 5x5 take 4.7 us so, 4.0 by one
+           // ahead, but small images by single columns, 3 of 31x31, 2.84 and 3.06
+    COPY_MIN = 4, // bytes of an asynchronous copy
     CTAS_MAX = 8, // of an SM
     REGISTERS_MAX = 224,
     REGISTERS_SINGLE = 255 // of the kernel for any pointers
@@ -32,7 +30,7 @@ static int row_registers(const sliding_config *c)
 static int registers_of(const sliding_config *c)
 {
     enum { REST = 38, SINGLE = 4, PLANES = -3, OUTSIDE = 5, FEW = 2 };
-    const int row = c->lanes ? 0 : c->ahead * row_registers(c), outside = c->left + c->right - FEW;
+    const int row = c->async ? 0 : c->ahead * row_registers(c), outside = c->left + c->right - FEW;
     return c->vec * (sliding_taps(c) + c->cols * sliding_window(c) + sliding_span_w(c)) + row + REST +
            (c->planes     ? PLANES
             : c->vec == 1 ? SINGLE
@@ -43,15 +41,15 @@ static int registers_of(const sliding_config *c)
 /* CTAs of an SM that have so many. */
 static int ctas_of(const sliding_config *c)
 {
-    return (int)max_i64(1, min_i64(CTAS_MAX, 65536 / sliding_threads(c) / round_up(registers_of(c), 8)));
+    return (int)max_i64(1, min_i64(CTAS_MAX, 65536 / SLIDING_THREADS / round_up(registers_of(c), 8)));
 }
 
 /* Filters, and rows under way. */
 static int64_t smem_bytes(const sliding_config *c)
 {
-    if (c->lanes)
-        return (c->ahead + 1) * (16 + (int64_t)sliding_box(c) * sliding_box_channels(c) * sliding_element(c)) + 128;
-    return c->planes ? 0 : (int64_t)sliding_vectors(c) * c->vec * sliding_taps(c) * sliding_element(c);
+    const int64_t filters = c->planes ? 0 : (int64_t)sliding_vectors(c) * c->vec * sliding_taps(c) * sliding_element(c);
+    return filters +
+           (c->async ? (int64_t)sliding_slots(c) * sliding_room(c) * SLIDING_THREADS * sliding_unit_bytes(c) : 0);
 }
 
 /* The forward problem, which the gradient of data is one of dy. */
@@ -76,19 +74,24 @@ static ckl_status takes(const ckl_conv_desc *d)
     return CKL_OK;
 }
 
-static int64_t ctas_in_all(const ckl_conv_desc *d, const sliding_config *c)
+static int64_t threads_of(const ckl_conv_desc *d, const sliding_config *c)
 {
     const conv_tensor y = conv_tensor_of(d, conv_written(d));
-    const int64_t strips = product_i64(d->n, ceil_div(y.shape[2], c->high));
-    if (c->lanes)
-        return product_i64(strips, ceil_div(y.shape[3], c->cols * c->wide) * ceil_div(d->k, sliding_box_channels(c)));
-    return ceil_div(product_i64(strips, ceil_div(y.shape[3], c->cols) * (d->k / c->vec)), SLIDING_THREADS);
+    return product_i64(product_i64(d->n, ceil_div(y.shape[2], c->high)),
+                       ceil_div(y.shape[3], c->cols) * (d->k / c->vec));
 }
 
 /* Are the columns of a row side by side? A single channel lies as a plane does. */
 static bool is_planes(const ckl_conv_desc *d)
 {
     return d->layout == CKL_IMAGE_NCHW || (d->k == 1 && d->c == 1);
+}
+
+/* May neighbours share copies of 16 bytes? They have the next channels of the same places. */
+static bool may_share(const sliding_config *c)
+{
+    const int share = 16 / sliding_unit_bytes(c);
+    return c->async && c->filters == 1 && share > 1 && c->channels / c->vec % share == 0;
 }
 
 /*
@@ -102,41 +105,15 @@ static void derive(const ckl_conv_desc *d, sliding_config *c)
     const int64_t multiples[] = { (int64_t)c->cols * c->step_w, (columns - c->cols) * c->step_w, c->cols, columns,
                                   forward.w };
     c->planes = is_planes(d);
-    c->even = columns % (c->cols * c->wide) == 0 && (!c->lanes || d->k % sliding_box_channels(c) == 0);
+    c->even = columns % c->cols == 0;
     c->run = c->planes ? 16 / sliding_element(c) : 1;
     for (int i = 0; i < COUNT_OF(multiples); i++)
         while (multiples[i] % c->run)
             c->run /= 2;
     c->skipped = conv_config_number(pad > 0 ? round_up(pad, c->run) - pad : -pad % c->run);
     const int64_t units = sliding_units(c), first = product_i64(columns - c->cols, c->step_w) - pad - c->skipped;
-    c->left = c->lanes ? 0 : (int)min_i64(units, ceil_div(max_i64(0, pad), c->run));
-    c->right = c->lanes ? 0 : (int)max_i64(0, min_i64(units, units - (forward.w - first) / c->run));
-}
-
-/* May rows come as boxes of TMA? */
-static bool may_box(const ckl_conv_desc *d, const ckl_device_info *device)
-{
-    return device->has_tma && !is_planes(d) && d->groups == d->k && d->k * (int64_t)ckl_dtype_bytes(d->dtype) % 16 == 0;
-}
-
-enum { SHAPES = 6 }; // of boxes to consider
-
-/*
- * Equal shares of the channels, as wide as 32, 64 or 128; columns of a row, or of half of one, by as many threads as
- * make whole warps.
- */
-static void take_boxes(const ckl_conv_desc *d, const ckl_device_info *device, int i, sliding_config *c)
-{
-    const int64_t columns = conv_tensor_of(d, conv_written(d)).shape[3], most = 32 << i % 3,
-                  share = round_up(ceil_div(d->k, ceil_div(d->k, most)), 16 / sliding_element(c));
-    c->lanes = (int)(share / c->vec);
-    const int64_t unit = 32 / min_i64(32, power_of_two_in(c->lanes));
-    c->wide = (int)round_up(ceil_div(ceil_div(columns, c->cols), 1 + i / 3), unit);
-    c->ctas = ctas_of(c);
-    const conv_tensor x = conv_tensor_of(d, conv_read(d));
-    for (c->ahead = (int)min_i64(AHEAD_MAX, x.shape[2]); c->ahead > 1; c->ahead--)
-        if (smem_bytes(c) <= device->smem_per_sm_bytes / c->ctas - 1024)
-            break;
+    c->left = (int)min_i64(units, ceil_div(max_i64(0, pad), c->run));
+    c->right = (int)max_i64(0, min_i64(units, units - (forward.w - first) / c->run));
 }
 
 /* Vectors of 2 channels first, strips of all rows, of halves, ... of them; columns that divide a row's. */
@@ -146,14 +123,13 @@ static bool candidate_sliding(const void *desc, const ckl_device_info *device, i
     const ckl_conv_desc plane = conv_depthwise_plane(desc), *d = &plane;
     sliding_config *c = config;
     const bool single = is_planes(d) || d->groups < d->k;
-    const int shapes = may_box(d, device) ? SHAPES : 1, strip = i / shapes % COUNT_OF(strips);
-    int rest = i / shapes / COUNT_OF(strips);
+    int rest = i / COUNT_OF(strips);
     const int most = columns[rest % COUNT_OF(columns)];
     rest /= COUNT_OF(columns);
     if (rest >= (single ? 1 : COUNT_OF(vectors)))
         return false;
     const int most_vec = (int)min_i64(16, power_of_two_in(d->k)), bytes = (int)ckl_dtype_bytes(d->dtype);
-    int vec = single ? 1 : vectors[rest] * bytes < WORD && most_vec > 1 ? 2 : vectors[rest];
+    int vec = single ? 1 : vectors[rest] * bytes < COPY_MIN && most_vec > 1 ? 2 : vectors[rest];
     while (vec > 1 && vec * d->r * d->s > SLIDING_TAPS_MAX)
         vec /= 2;
     const conv_tensor y = conv_tensor_of(d, conv_written(d));
@@ -161,18 +137,19 @@ static bool candidate_sliding(const void *desc, const ckl_device_info *device, i
                            .vec = vec < most_vec ? vec : most_vec,
                            .cols = (int)(is_planes(d) ? min_i64(most, y.shape[3])
                                                       : ceil_div(y.shape[3], ceil_div(y.shape[3], most))),
-                           .wide = 1,
                            .channels = (int)min_i64(d->k, INT32_MAX / 256),
                            .filters = (int)min_i64(d->k / max_i64(1, d->groups), INT32_MAX / 256),
                            .rows = conv_config_number(d->r),
                            .columns = conv_config_number(d->s),
                            CONV_STEPS_OF(d) };
     const int turn = sliding_window(c) * c->step_h;
-    c->high = (int)min_i64(INT32_MAX / 8, ceil_div(y.shape[2], strips[strip]));
-    if (shapes > 1)
-        take_boxes(d, device, i % shapes, c);
+    c->high = (int)min_i64(INT32_MAX / 8, ceil_div(y.shape[2], strips[i % COUNT_OF(strips)]));
     derive(d, c);
-    c->ahead = c->lanes ? c->ahead : turn <= TURN_MAX || (c->cols == 1 && turn <= AHEAD_MAX) ? turn : 1;
+    c->async = !c->planes && sliding_unit_bytes(c) >= COPY_MIN;
+    c->ahead = c->async ? 3 : turn <= TURN_MAX || (c->cols == 1 && turn <= AHEAD_MAX) ? turn : 1;
+    // a lone CTA of an SM waits for each of its copies: 672 of 14x14 under 5x5 by stride 2 take 6.85 us so, else 10.3; 480
+    // under 5x5, two of an SM, 12.0 and 10.3
+    c->shared = may_share(c) && 2 * threads_of(d, c) <= (int64_t)3 * SLIDING_THREADS * device->sm_count;
     c->ctas = ctas_of(c);
     return true;
 }
@@ -186,8 +163,6 @@ static ckl_status admit_sliding(const void *desc, const ckl_device_info *device,
     TRY(takes(d));
     TRY(conv_check_form("sliding", desc, &c->form));
     TRY(conv_check_dense("sliding", desc));
-    if (c->wide < 1 || (!c->lanes && c->wide > 1))
-        FAIL(CKL_INVALID, "conv sliding: wide=%d threads are not side by side, or of no box", c->wide);
     if (c->rows != d->r || c->columns != d->s || c->channels != d->k || c->filters != d->k / d->groups ||
         !CONV_STEPS_FIT(c, d))
         FAIL(CKL_INVALID, "conv sliding: the config's filter, channels, stride or dilation are not the problem's");
@@ -198,15 +173,12 @@ static ckl_status admit_sliding(const void *desc, const ckl_device_info *device,
              "conv sliding: vec=%d does not divide k=%" PRId64
              " or 16 bytes, or cols=%d, high=%d, ahead=%d or ctas=%d are not in 1..%" PRId64 ", 1.., 1..%d, 1..%d",
              c->vec, d->k, c->cols, c->high, c->ahead, c->ctas, cols_max, AHEAD_MAX, CTAS_MAX);
-    if (c->lanes && (c->lanes < 0 || !may_box(d, device) || c->wide < 1 || c->lanes * c->wide % 32 ||
-                     c->lanes * c->wide > THREADS_MAX || sliding_box_channels(c) > min_i64(256, d->k) ||
-                     sliding_box_channels(c) * sliding_element(c) % 16 || sliding_box(c) > 256))
-        FAIL(
-            CKL_UNSUPPORTED,
-            "conv sliding: lanes=%d by wide=%d are not whole warps of up to %d threads, or of pixels that are no whole "
-            "16 bytes, or a box has more than 256 channels or columns",
-            c->lanes, c->wide, THREADS_MAX);
-    if (!c->lanes && sliding_window(c) * c->step_h % c->ahead)
+    if (c->async && (c->planes || sliding_unit_bytes(c) < COPY_MIN))
+        FAIL(CKL_UNSUPPORTED, "conv sliding: async=1, but of planes, or by copies of %d bytes, not of 4, 8 or 16",
+             sliding_unit_bytes(c));
+    if (c->shared && !may_share(c))
+        FAIL(CKL_UNSUPPORTED, "conv sliding: shared=1, but neighbours have not the next of whole 16 bytes");
+    if (!c->async && sliding_window(c) * c->step_h % c->ahead)
         FAIL(CKL_UNSUPPORTED, "conv sliding: ahead=%d rows in registers do not divide the %d of a turn", c->ahead,
              sliding_window(c) * c->step_h);
     sliding_config own = *c;
@@ -225,8 +197,8 @@ static ckl_status admit_sliding(const void *desc, const ckl_device_info *device,
              "conv sliding: vec=%d channels of %d taps and cols=%d are more than a thread's registers, or places far "
              "apart",
              c->vec, sliding_taps(c), c->cols);
-    if (ctas_in_all(d, c) > INT32_MAX / THREADS_MAX / 16)
-        FAIL(CKL_UNSUPPORTED, "conv sliding: %" PRId64 " CTAs are beyond 32-bit numbers", ctas_in_all(d, c));
+    if (product_i64(threads_of(d, c), c->vec) > INT32_MAX)
+        FAIL(CKL_UNSUPPORTED, "conv sliding: %" PRId64 " threads are beyond 32-bit numbers", threads_of(d, c));
     return CKL_OK;
 }
 
@@ -235,16 +207,14 @@ static ckl_status launch_sliding(const ckl_plan *plan, const void *args, ckl_str
     const ckl_conv_desc plane = conv_depthwise_plane(plan->desc), *d = &plane, forward = conv_turned(d);
     const sliding_config *all = plan->config;
     const ckl_conv_args a = conv_turned_args(d, args);
-    const int64_t count = all->vec * all->run, in = count * (int64_t)ckl_dtype_bytes(d->dtype),
+    const int64_t count = all->vec * all->run, in = count * sliding_share(all) * (int64_t)ckl_dtype_bytes(d->dtype),
                   out = count * (int64_t)ckl_dtype_bytes(d->out);
-    const bool aligned = PLAN_ALIGNED(all->lanes ? 16 : in, a.x) &&
-                         PLAN_ALIGNED(all->vec * (int64_t)ckl_dtype_bytes(d->dtype), a.w) &&
+    const bool aligned = PLAN_ALIGNED(in, a.x) && PLAN_ALIGNED(all->vec * (int64_t)ckl_dtype_bytes(d->dtype), a.w) &&
                          PLAN_ALIGNED(min_i64(16, out), a.y, a.residual);
     const sliding_config c = sliding_of_kernel(all, !aligned);
-    conv_params params = conv_params_of(&forward, &a);
-    const conv_tensor x = conv_tensor_of(d, conv_read(d));
-    params.mX = conv_pixels(a.x, &x, 2 * sliding_box_channels(&c));
-    return plan_launch(plan, !aligned, (plan_grid){ .x = ctas_in_all(d, &c), .y = 1, .z = 1 }, &params, stream);
+    const conv_params params = conv_params_of(&forward, &a);
+    return plan_launch(plan, !aligned, (plan_grid){ .x = ceil_div(threads_of(d, &c), SLIDING_THREADS), .y = 1, .z = 1 },
+                       &params, stream);
 }
 
 /* Rows of x that a strip needs, on the average: at the edges some are outside. */
@@ -263,8 +233,8 @@ static double rows_needed(const sliding_config *c, int64_t rows_x, int64_t rows_
 static double unsure(const sliding_config *c, double rows, bool is_short)
 {
     const double LEAST = 7, SHORT = 1.2, STEPS = 1.15, FOUR = 0.8, LOADS = 0.3, UNEVEN = 1.06;
-    const double start = c->vec > 2 ? FOUR : c->lanes ? 0 : LOADS; // in rows
-    return (is_short && rows < LEAST ? SHORT : 1) * (c->step_h > 1 ? STEPS : 1) * (1 + start / rows) *
+    const double start = c->vec > 2 ? FOUR : c->async ? 0 : LOADS; // in rows
+    return (is_short && rows < LEAST ? SHORT : 1) * (c->step_h > 1 && !c->shared ? STEPS : 1) * (1 + start / rows) *
            (c->even ? 1 : UNEVEN);
 }
 
@@ -275,13 +245,14 @@ static double unsure(const sliding_config *c, double rows, bool is_short)
  */
 static plan_cost cost_sliding(const void *desc, const ckl_device_info *device, const void *config)
 {
-    const double LOAD = 2, OUTSIDE = 3, STORE = 4, ROW = 30, START = 150, WARP = 0.55, RATE = 2.9, RING = 0.8,
-                 WAIT = 150, TURN = 380, SECTOR = 32, PIECE = 0.2;
-    const double BOXES = 4.1e6, REGISTERS = 3.2e6; // bytes a us
+    const double LOAD = 2, OUTSIDE = 3, STORE = 4, ROW = 30, START = 150, WARP = 0.55, RATE = 2.9, COPIES_WARP = 0.45,
+                 COPIES_RATE = 2.64, COPY = 6, BYTES = 1.5, RING = 0.8, WAIT = 150, TURN = 380, SECTOR = 32,
+                 PIECE = 0.2;
+    const double RINGS = 3.85e6, WORDS = 3.0e6, REGISTERS = 3.2e6; // bytes a us: by copies, of 4 bytes, by loads
     const ckl_conv_desc plane = conv_depthwise_plane(desc), *d = &plane;
     const sliding_config *c = config;
     const conv_tensor x = conv_tensor_of(d, conv_read(d)), y = conv_tensor_of(d, conv_written(d));
-    const double tiles = (double)ctas_in_all(d, c), warps = sliding_threads(c) / 32;
+    const double tiles = (double)threads_of(d, c) / SLIDING_THREADS, warps = SLIDING_THREADS / 32;
     const double smooth = c->form.activation > CKL_ACTIVATION_RELU ? 5 : 0;
     const double outputs = (double)c->cols * c->vec,
                  of_y = outputs * (sliding_taps(c) + 1 + smooth) + c->cols / c->run * STORE;
@@ -293,25 +264,30 @@ static plan_cost cost_sliding(const void *desc, const ckl_device_info *device, c
     // 240, 160 and 138 us by 1, 2 and 4 columns, 315 by 8
     const double pixel = c->planes ? SECTOR : fmin(SECTOR, (double)c->channels * sliding_element(c)),
                  pieces = 1 + PIECE * (fmin(c->cols, SECTOR / pixel) - 1);
-    // rows in registers are under way where CTAs are
+    // rows in registers are under way where CTAs are; of copies the SM that has most is waited for
     const double of_sm = tiles / device->sm_count, at_once = fmin(c->ctas, ceil(of_sm));
-    const double busy = c->lanes ? 1 : fmax(0.6, fmin(1, of_sm / fmin(4, c->ctas)));
-    const double rate = fmin(RATE, WARP * warps * at_once);
-    // neighbours want rows and columns again
-    const double span = c->lanes ? sliding_box(c) : sliding_span_w(c), threads = c->lanes ? c->wide : 1,
-                 again = rows_x / (rows * c->step_h) * span / (threads * c->cols * c->step_w);
-    const double waits = c->lanes ? WAIT : c->ahead > 1 ? (rows_x / c->ahead + 1) * TURN : (rows_x + 1) * WAIT;
+    const double busy = c->async ? fmax(1, of_sm) / ceil(of_sm) * (0.8 + 0.2 * at_once / c->ctas)
+                                 : fmax(0.6, fmin(1, of_sm / fmin(4, c->ctas)));
+    const double warp = c->async ? COPIES_WARP : WARP, most = c->async ? COPIES_RATE : RATE;
+    const double rate = fmin(most, warp * warps * at_once);
+    // neighbours want rows and columns again; of copies a tenth of the columns, as these come side by side
+    const double SIDE = 0.1, wide = sliding_span_w(c) / ((double)c->cols * c->step_w),
+                 again = rows_x / (rows * c->step_h) * (c->async ? 1 + SIDE * (wide - 1) : wide);
+    const double waits = c->async ? WAIT : c->ahead > 1 ? (rows_x / c->ahead + 1) * TURN : (rows_x + 1) * WAIT;
+    const double copies = c->async ? rows_x * sliding_copies(c) * (COPY + BYTES * sliding_unit_bytes(c)) * rate : 0;
     plan_cost cost = product_cost(
         &(product_work){ .tiles = tiles,
                          .ctas = c->ctas,
                          .steps = 1,
-                         .multiply_adds = instructions * warps,
+                         .multiply_adds = fmax(instructions, copies) * warps,
                          .rate = rate,
-                         .step_cycles = instructions / WARP + waits,
+                         .step_cycles = instructions / warp + waits,
                          .bytes = (double)d->n * (again * (double)x.stride[0] + pieces * (double)y.stride[0]) *
                                   sliding_element(c),
-                         .bytes_per_us = busy * (c->lanes ? BOXES : REGISTERS),
-                         .us = c->lanes ? RING : 0 },
+                         .bytes_per_us = busy * (!c->async                          ? REGISTERS
+                                                 : sliding_unit_bytes(c) > COPY_MIN ? RINGS
+                                                                                    : WORDS),
+                         .us = c->async ? RING : 0 },
         device);
     cost.us *= unsure(c, rows, of_sm > 1 && rows < (double)y.shape[2]);
     return cost;

@@ -27,6 +27,7 @@ enum {
 typedef struct tile_place {
     val at[CONV_MODES], image, filter;
     val slice, first, k_tiles;
+    val fresh; // predicate: it is the CTA's first, with which filters come that stay
 } tile_place;
 
 /* Everything the roles share. */
@@ -50,6 +51,7 @@ typedef struct conv_kernel {
 typedef struct consumer_role {
     val index, tid, barrier;
     val first_thread; // predicate: the thread that issues its TMA and releases stages
+    val k_tile;       // the next one of a tile, where filters stay
     tiled_mma mma;
     tensor acc;                                // (MMA,MMA_M,MMA_N)
     tensor tCrX[GROUPS_MAX], tCrW[GROUPS_MAX]; // of each group of a tile: (MMA_M,MMA_K,STAGES), (MMA_N,MMA_K,STAGES)
@@ -217,7 +219,7 @@ static void load_pixels(const conv_kernel *k, tensor sX, const tile_place *place
                     (const val[]){ offset[2], offset[1] }, full, imm(0));
 }
 
-/* Where the filters of tap r of a stage lie. */
+/* Where the filters of tap r of a stage lie; where they stay, of a K tile in its place. */
 static val slot_of_tap(const conv_kernel *k, val stage, int r)
 {
     return k->size.taps == 1 ? stage : add(mul(stage, imm(k->size.taps)), imm(r));
@@ -238,14 +240,24 @@ static void load_stage(const conv_kernel *k, const pipeline_state *at, const til
     for (int m = 0; m < CONV_MODES; m++)
         pixel[m] = under(k, place, m == 1 && k->cfg->tall ? imm(row_of_tap(k, 0)) : tap_at[m], m);
     val outer[] = { pixel[1], pixel[0], place->image }, channel = mul(chunk, imm(k->cfg->tile_k));
+    val bytes = imm((int)(k->size.x_bytes + k->size.w_bytes)), slots = at->stage;
+    if (k->cfg->held) {
+        bytes = select(place->fresh, conv_number(bytes), imm((int)k->size.x_bytes));
+        const val column = add(mul(conv_number(tap_at[0]), conv_number(k->p.filter[2])), conv_number(tap_at[2]));
+        slots = add(mul(column, k->chunks), conv_number(chunk));
+    }
     pipeline_wait_empty(&k->ring, at);
-    pipeline_expect(&k->ring, at, imm((int)(k->size.x_bytes + k->size.w_bytes)));
+    pipeline_expect(&k->ring, at, bytes);
     if (k->cfg->im2col)
         load_pixels(k, sX, place, tap_at, channel, full);
     else
         tma_load_of(&k->tmaX, sX, pixel[2], channel, 3, outer, full, imm(0));
+    if (k->cfg->held)
+        begin_if(place->fresh);
     UNROLL(r, k->size.taps)
-        load_filters(k, slot_of_tap(k, at->stage, r), place, add(tap, mul(imm(r), k->p.tap_step[1])), channel, full);
+        load_filters(k, slot_of_tap(k, slots, r), place, add(tap, mul(imm(r), k->p.tap_step[1])), channel, full);
+    if (k->cfg->held)
+        end_if();
 }
 
 /* Loads chunk `chunk` of the channels of the pixels and filters of a tap. */
@@ -286,7 +298,9 @@ static void load_tiles(const void *of)
     const bool sliced = k->cfg->slices > 1;
     pipeline_state stage = producer_state(&k->ring);
     LOOP_FROM(tile, cta_x(), k->count, grid_x()) {
-        const tile_place place = place_of(k, tile);
+        tile_place place = place_of(k, tile);
+        if (k->cfg->held)
+            place.fresh = eq(tile, cta_x());
         (sliced ? load_slice : load_all)(k, &stage, &place);
     }
 }
@@ -335,6 +349,8 @@ static consumer_role describe_consumer(const conv_kernel *k)
     c.acc = fragment_C(&all, CONV_SM90_ROWS, cfg->tile_n);
     fill(c.acc, convert(conv_sum_type(&cfg->form), imm(0))); // once; the first wgmma of a tile ignores the sums
     c.sY = slice(k->sY, _, _, _, c.index);
+    if (cfg->held)
+        c.k_tile = variable(U32, imm(0));
     if (cfg->form.residual) {
         c.half = variable(U32, imm(0));
         c.parity = variable(U32, imm(0));
@@ -351,8 +367,10 @@ static void multiply(const void *kernel, const void *role, val stage, val not_fi
     for (int r = 0; r < k->size.taps; r++)
         for (int g = 0; g < cfg->together; g++)
             gemm(&c->mma, slice(c->tCrX[g], _, _, cfg->tall ? row_of_box(k, c, stage, r) : stage),
-                 slice(c->tCrW[g], _, _, slot_of_tap(k, stage, r)), accumulator_columns(c->acc, g * filters, filters),
-                 r ? yes() : not_first);
+                 slice(c->tCrW[g], _, _, slot_of_tap(k, cfg->held ? c->k_tile : stage, r)),
+                 accumulator_columns(c->acc, g * filters, filters), r ? yes() : not_first);
+    if (cfg->held)
+        assign(c->k_tile, add(c->k_tile, imm(1)));
 }
 
 /* Where the consumer's pixels begin. */
@@ -521,6 +539,8 @@ static void consume(const void *of)
         tile_place place = late ? place_of_filters(k, tile) : place_of(k, tile);
         conv_vectors v = { 0 };
         load_vectors_early(k, &c, &place, &v);
+        if (k->cfg->held)
+            assign(c.k_tile, imm(0));
         const val last = conv_mainloop_begin(&products, place.k_tiles, &stage);
         if (late)
             place = place_of(k, tile);
@@ -549,7 +569,7 @@ static void clear_stages(const void *of)
 {
     const conv_kernel *k = of;
     const conv_sm90_shape *s = &k->size;
-    const int64_t x = (int64_t)k->cfg->stages * s->x_rows * s->span, all = k->cfg->stages * s->stage_room;
+    const int64_t x = (int64_t)k->cfg->stages * s->x_rows * s->span, all = s->rooms;
     tensor rZeros = fragment(I32, compact(leaf(4)));
     fill(rZeros, imm(0));
     LOOP_FROM(at, mul(thread(), imm(16)), imm((int)all), imm(16 * WARPGROUP * (1 + k->cfg->consumers))) {

@@ -21,6 +21,7 @@
     X(owner, int, together, "1", "1 2 4", "groups whose channels and filters share a tile")         \
     X(owner, bool, im2col, "0", "0 1", "pixels follow each other over the ends of rows and images") \
     X(owner, bool, tall, "0", "0 1", "a stage has all three rows of a filter, which see one box")   \
+    X(owner, int, held, "0", "", "tall stages of a tile whose filters stay; 0: none does")          \
     X(owner, bool, zeros, "0", "0 1", "the gradient has pixels that no tap sees, and idle warps write them")
 
 typedef struct conv_sm90_config {
@@ -61,16 +62,16 @@ static inline int64_t conv_sm90_in(const ckl_conv_desc *d)
 /* What the kernel and its host side derive alike from a config. */
 typedef struct conv_sm90_shape {
     int tile_m;                             // pixels of a CTA
-    int taps, slots;                        // of a stage; of all
+    int taps, slots;                        // of a stage; places for filters of a tap in all
     int x_rows, x_images;                   // pixels of x that a stage has for them, and those of one of its images
     int span, depth;                        // bytes between rows of a stage's tiles; their columns as wgmma takes them
     int w_k, w_span, w_depth;               // the same of filters, which have the channels of their group alone
     int consumer_w, consumer_h, consumer_n; // the box of a consumer's pixels
     int next_w, next_h, next_n;             // from one consumer's to the next one's
-    int y_cols, y_boxes;      // of a staging buffer: rows of at most 128 bytes; those of a CTA's part of a tile
-    int buffers;              // of a consumer: two, or with a residual all of two tiles
-    int64_t x_bytes, w_bytes; // that a stage loads
-    int64_t stage_room;       // bytes of X and W of a stage
+    int y_cols, y_boxes;       // of a staging buffer: rows of at most 128 bytes; those of a CTA's part of a tile
+    int buffers;               // of a consumer: two, or with a residual all of two tiles
+    int64_t x_bytes, w_bytes;  // that a stage loads
+    int64_t stage_room, rooms; // bytes of what a stage has alone, and of all X and W
     int64_t smem_bytes;
 } conv_sm90_shape;
 

@@ -1,12 +1,13 @@
 /*
- * conv_stem.c - up to 8 channels, as first layers have, on Hopper, and up to 128 filters at once; K is all channels at
+ * conv_stem.c - up to 64 channels, as first layers have, on Hopper, and up to 128 filters at once; K is all channels at
  * all taps.
  *
  * A CTA keeps the filters in shared memory. A tile is 16 columns by 8 rows of y, of planes with an odd number of
  * columns up to 128 pixels that follow each other. All threads load the pixels of x below it into one of two buffers,
- * 4 or 8 channels each (zeros for absent ones), while the tile before is multiplied. A warp has 16 pixels of y; it
- * gathers what they see into registers, wgmma's A, word by word: two channels of a pixel. The offsets of a tap's words
- * are constants, but where lanes have one of two taps.
+ * 4, 8, 16 ... channels each (zeros for absent ones), while the tile before is multiplied. A warp has 16 pixels of y;
+ * it gathers what they see into registers, wgmma's A, word by word: two channels of a pixel. The offsets of a tap's
+ * words are constants, but where lanes have one of two taps. More than 8 channels are gathered by ldmatrix, 8 of them
+ * at a time.
  *
  * NHWC is stored through staging buffers by TMA, if filters are whole 16 bytes. In NCHW a thread stores pairs of
  * columns. What begins anywhere, other filters and rows of planes, goes through shared memory, and from there by
@@ -70,7 +71,7 @@ static void describe_threads(stem_kernel *k)
 static int tap_bytes(const stem_kernel *k, int tap)
 {
     const conv_stem_config *c = k->cfg;
-    return 2 * k->size.padded * (tap / c->columns * c->dilation_h * k->size.halo_w + tap % c->columns * c->dilation_w);
+    return 2 * k->size.pitch * (tap / c->columns * c->dilation_h * k->size.halo_w + tap % c->columns * c->dilation_w);
 }
 
 /* A word of shared memory at a constant distance. */
@@ -102,6 +103,26 @@ static void gather_half(const stem_kernel *k, const lane_pixels *pixels, val sec
     }
 }
 
+/* Bytes from the pixel under a filter's first tap to 8 elements of K of more than 8 channels. */
+static int half_bytes(const stem_kernel *k, int half)
+{
+    const int of_tap = k->size.padded / 8;
+    return tap_bytes(k, half / of_tap) + half % of_tap * 16;
+}
+
+/* A step of more than 8 channels, of 16 pixels: lanes have one of these and one half. The last half may not exist. */
+static void gather_step(const stem_kernel *k, val pixel, val second, int step)
+{
+    const int first = half_bytes(k, 2 * step), halves = k->size.taps * k->size.padded / 8, place = step % STEPS_AT_ONCE;
+    const bool whole = 2 * step + 1 < halves;
+    val words[WORDS], from = whole ? add(pixel, bit_and(second, imm(half_bytes(k, 2 * step + 1) - first))) : pixel;
+    for (int i = 0; i < WORDS; i++)
+        words[i] = at(k->rA, i, 0, place);
+    ldmatrix(add(from, imm(first)), whole ? WORDS : 2, words);
+    for (int i = 2; !whole && i < WORDS; i++)
+        set(k->rA, coord(i, 0, place), imm(0));
+}
+
 /*
  * Some steps, whose words are in registers together; more would leave an SM fewer CTAs, and to gather the next ones
  * while these are multiplied was slower (bench/notes/conv.md). The last wgmmas are not waited for.
@@ -111,13 +132,22 @@ static void multiply_steps(const stem_kernel *k, const lane_pixels *pixels, val 
     const int last = first + STEPS_AT_ONCE < k->size.steps ? first + STEPS_AT_ONCE : k->size.steps;
     if (first > 0)
         mma_wait(0);
-    for (int half = 2 * first; half < 2 * last && describing(); half++)
+    for (int half = 2 * first; half < 2 * last && k->size.padded <= 8 && describing(); half++)
         gather_half(k, pixels, second, half);
+    for (int step = first; step < last && k->size.padded > 8 && describing(); step++)
+        gather_step(k, pixels->at[0], second, step);
     mma_fence();
     for (int step = first; step < last && describing(); step++)
         gemm(&k->mma, local_tile(k->rA, shape(WORDS, 1, 1), coord(0, 0, step % STEPS_AT_ONCE)),
              slice(k->tCrW, _, _, step), k->acc, step ? yes() : no());
     mma_commit();
+}
+
+/* A lane's pixel for ldmatrix: of columns c and c + 8 or, in NCHW, of neighbouring ones. */
+static val column_of_lane(const stem_kernel *k)
+{
+    val of_group = rem(k->lane, imm(8)), other = rem(div(k->lane, imm(8)), imm(2));
+    return k->cfg->nchw ? add(mul(of_group, imm(2)), other) : rem(k->lane, imm(16));
 }
 
 /* A pixel of a tile: where it lies there. */
@@ -141,7 +171,15 @@ static val address_of(const stem_kernel *k, val buffer, val number)
     const tile_pixel at = pixel_of_warp(k, number);
     val pixel = add(mul(at.h, imm(c->step_h * k->size.halo_w)), mul(at.w, imm(c->step_w)));
     val first = add(tensor_address(k->sHalo, coord(0, 0)), mul(buffer, imm(2 * k->size.halo)));
-    return add(first, mul(pixel, imm(2 * k->size.padded)));
+    return add(first, mul(pixel, imm(2 * k->size.pitch)));
+}
+
+static void multiply_wide(const stem_kernel *k, val buffer)
+{
+    const lane_pixels pixels = { .at = { address_of(k, buffer, column_of_lane(k)) } };
+    val second = sub(imm(0), div(k->lane, imm(16)));
+    for (int first = 0; first < k->size.steps && describing(); first += STEPS_AT_ONCE)
+        multiply_steps(k, &pixels, second, first);
 }
 
 static void multiply(const stem_kernel *k, val buffer)
@@ -390,13 +428,19 @@ static void store(const stem_kernel *k, const stem_place *place)
 
 static void loop_tiles(const stem_kernel *k)
 {
+    const bool async = k->size.async;
     val buffer = variable(U32, imm(0));
     LOOP_FROM(tile, cta_x(), k->count, grid_x()) {
         val next = add(tile, grid_x()), other = sub(imm(1), buffer);
+        if (async)
+            cp_async_wait(0);
         cta_sync(); // the tile's pixels have arrived, and those of the tile before have been gathered
-        multiply(k, buffer);
+        if (async)
+            conv_stem_load_tile(k, next, other);
+        (k->size.padded > 8 ? multiply_wide : multiply)(k, buffer);
         assign(buffer, other);
-        conv_stem_load_tile(k, next, buffer);
+        if (!async)
+            conv_stem_load_tile(k, next, buffer);
         mma_wait(0);
         const stem_place place = conv_stem_place(k, tile);
         finish(k, &place);

@@ -30,10 +30,11 @@ enum {
     CONV_STEM_H = 4 * CONV_STEM_CONSUMERS,
     CONV_STEM_PIXELS = CONV_STEM_W * CONV_STEM_H, // of a tile, at most
     CONV_STEM_K = 16,                             // channels under taps of a step
-    CONV_STEM_CHANNELS_MAX = 8,
+    CONV_STEM_CHANNELS_MAX = 64,
     CONV_STEM_FILTERS_MAX = 128, // of a CTA
-    CONV_STEM_STEPS_MAX = 16,
+    CONV_STEM_STEPS_MAX = 64,
     CONV_STEM_STEPS_AT_ONCE = 4, // 4 registers each
+    CONV_STEM_NEAR = 8,          // neighbouring filters of a warp's load, where they lie across
     CONV_STEM_PLANES = 32,       // channels of a warp's row that go through shared memory together
 };
 
@@ -45,8 +46,10 @@ static inline bool conv_stem_is_flat(const conv_stem_config *c)
 
 /* What the kernel and its host side derive alike from a config. */
 typedef struct conv_stem_shape {
-    int padded;               // channels in shared memory: 4 or 8
+    int padded;               // channels in shared memory: 4 or whole 8
+    int pitch;                // from pixel to pixel there: an odd number of 8, so that 8 pixels are in different banks
     int taps, steps;          // of a filter; steps of wgmma
+    bool async;               // x comes by cp.async, 16 bytes at a time
     int loads, lines_at_once; // of a lane: vectors of a line; lines that are under way together
     int halo_h, halo_w, halo; // rows and columns of x under a tile, and elements of both
     int y_cols;               // of a staging buffer

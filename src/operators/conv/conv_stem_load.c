@@ -66,9 +66,65 @@ static void load_share(const stem_kernel *k, val of_k, val share, int each)
         }
 }
 
+/*
+ * Filters that lie across, as those of the gradient of data: lanes are eight neighbours of them and four elements of K,
+ * so that a thread's share, every eighth, is an equal step apart on both sides.
+ */
+static void load_across(const stem_kernel *k, val of_k, val near)
+{
+    const ckl_dtype dtype = k->cfg->form.dtype;
+    const int each = k->cfg->tile_n / CONV_STEM_NEAR;
+    const filter_line line = line_of(k, of_k);
+    val first = add(k->first, near), last = sub(conv_number(k->p.k), imm(1));
+    val step = mul(k->p.w[0], imm64(CONV_STEM_NEAR)), from = add(line.from, mul(convert(I64, first), k->p.w[0])),
+        w[CONV_STEM_FILTERS_MAX / CONV_STEM_NEAR];
+    tensor sW =
+        smem_view(tensor_address(k->sW, coord(near, rem(line.at, imm(CONV_STEM_K)), div(line.at, imm(CONV_STEM_K)))),
+                  dtype, make_layout(leaf(each), leaf(CONV_STEM_NEAR * CONV_STEM_K)));
+    IF(lt(of_k, imm(CONV_STEM_K * k->size.steps))) {
+        UNROLL(i, each) {
+            val there = logical_and(line.there, le(add(first, imm(CONV_STEM_NEAR * i)), last));
+            w[i] = variable(dtype, convert(dtype, immf(0)));
+            IF(there)
+                assign(w[i], at(conv_run_at(k->p.from[CONV_W], dtype, from, 1), 0));
+            from = add(from, step);
+        }
+        UNROLL(i, each)
+            set(sW, imm(i), w[i]);
+    }
+}
+
+/* Filters that lie as K does, in whole 16 bytes, by cp.async. */
+static void copy_filters(const stem_kernel *k)
+{
+    const int halves = 2 * k->size.steps, whole = k->size.taps * k->size.padded / 8;
+    val last = sub(conv_number(k->p.k), imm(1));
+    LOOP_FROM(number, thread(), imm(k->cfg->tile_n * halves), imm(THREADS)) {
+        val n = div(number, imm(halves)), half = rem(number, imm(halves)), filter = add(k->first, n);
+        val first = mul(convert(I64, min(filter, last)), k->p.w[0]), at = min(half, imm(whole - 1));
+        val there = logical_and(le(filter, last), lt(half, imm(whole)));
+        tensor gW = conv_run_at(k->p.from[CONV_W], k->cfg->form.dtype, add(first, convert(I64, mul(at, imm(8)))), 1);
+        cp_async(tensor_address(k->sW, coord(n, mul(rem(half, imm(2)), imm(8)), div(half, imm(2)))),
+                 tensor_address(gW, coord(0)), 16, convert(U32, select(there, imm(16), imm(0))));
+    }
+    cp_async_commit();
+    cp_async_wait(0);
+    fence_proxy_async();
+}
+
 static void load_filters(const stem_kernel *k)
 {
+    if (k->size.async && k->cfg->form.direction == CKL_CONV_FORWARD) {
+        copy_filters(k);
+        return;
+    }
     const int depth = CONV_STEM_K * k->size.steps, whole = 1 << log2_i64(2 * depth - 1);
+    if (k->cfg->form.direction == CKL_CONV_DATA) {
+        LOOP_FROM(of_k, div(thread(), imm(CONV_STEM_NEAR)), imm(depth), imm(THREADS / CONV_STEM_NEAR))
+            load_across(k, of_k, rem(thread(), imm(CONV_STEM_NEAR)));
+        fence_proxy_async();
+        return;
+    }
     const int along = whole < THREADS ? whole : THREADS,
               each = k->cfg->tile_n / (THREADS / along); // filters of a thread
     val of_k = rem(thread(), imm(along)), share = mul(div(thread(), imm(along)), imm(each));
@@ -117,7 +173,7 @@ static halo_line halo_line_at(const stem_kernel *k, const stem_place *place)
         val element = mul(channel, imm(c->vec));
         line.offset[i] =
             add(mul(nearest, convert(I32, k->p.x[3])), mul(convert(I32, element), convert(I32, k->p.x[4])));
-        line.place[i] = add(mul(column, imm(k->size.padded)), element);
+        line.place[i] = add(mul(column, imm(k->size.pitch)), element);
     }
     return line;
 }
@@ -142,7 +198,7 @@ static line_place line_place_of(const stem_kernel *k, const stem_place *place, v
     return (
         line_place){ logical_and(ge(h, imm(0)), lt(h, height)),
                      add(mul(nearest, convert(I32, k->p.x[2])), mul(convert(I32, channel), convert(I32, k->p.x[4]))),
-                     add(mul(row, imm(k->size.halo_w * k->size.padded)), channel) };
+                     add(mul(row, imm(k->size.halo_w * k->size.pitch)), channel) };
 }
 
 /* Elements of x from one on, as registers: one element, or the words of several. */
@@ -217,6 +273,23 @@ static void store_lines(const stem_kernel *k, const loaded_lines *from, val buff
         }
 }
 
+/* The same for vectors of 16 bytes, which need no registers: cp.async. */
+static void copy_lines(const stem_kernel *k, const stem_place *place, val buffer)
+{
+    const int vectors = vectors_of_line(k), lines = lines_of(k);
+    const halo_line line = halo_line_at(k, place);
+    tensor gX = image_at(k, place->n);
+    LOOP_FROM(number, k->warp_row, imm(lines), imm(WARPS)) {
+        const line_place at = line_place_of(k, place, number);
+        for (int i = 0; i * 32 < vectors && describing(); i++) {
+            val bytes = convert(U32, select(logical_and(at.inside, line.inside[i]), imm(16), imm(0)));
+            IF(lt(add(k->lane, imm(i * 32)), imm(vectors)))
+                cp_async(tensor_address(k->sHalo, coord(add(at.place, line.place[i]), buffer)),
+                         tensor_address(gX, dynamic(add(at.offset, line.offset[i]))), 16, bytes);
+        }
+    }
+}
+
 /* Lines of a warp below a tile. */
 static int lines_of_warp(const stem_kernel *k)
 {
@@ -226,14 +299,16 @@ static int lines_of_warp(const stem_kernel *k)
 /* Are they few enough to be in registers together? */
 static bool loads_at_once(const stem_kernel *k)
 {
-    return lines_of_warp(k) <= k->size.lines_at_once;
+    return !k->size.async && lines_of_warp(k) <= k->size.lines_at_once;
 }
 
 static void load_halo(const stem_kernel *k, val tile, val buffer)
 {
     const stem_place place = conv_stem_place(k, tile);
     loaded_lines lines;
-    if (loads_at_once(k)) {
+    if (k->size.async) {
+        copy_lines(k, &place, buffer);
+    } else if (loads_at_once(k)) {
         load_lines(k, &place, k->warp_row, lines_of_warp(k), &lines);
         store_lines(k, &lines, buffer);
     } else {
@@ -249,6 +324,8 @@ void conv_stem_load_tile(const stem_kernel *k, val tile, val buffer)
 {
     IF(lt(tile, k->count))
         load_halo(k, tile, buffer);
+    if (k->size.async)
+        cp_async_commit();
 }
 
 void conv_stem_load_first(const stem_kernel *k)

@@ -6,26 +6,36 @@
 
 enum {
     THREADS = CONV_STEM_THREADS,
-    FILTERS = 32, // of a CTA: a multiple of these
     FILTERS_MAX = CONV_STEM_FILTERS_MAX,
-    LOADS_MAX = 20, // of a thread, in registers
-    PADDING = 8,    // filters: lanes that write together are in different banks
+    LOADS_MAX = 20,      // of a thread, in registers
+    WIDE_LOADS_MAX = 32, // where more lines than that come one after the other
+    UNIT = 8,            // channels of a row of ldmatrix
 };
+
+/* More channels than are gathered word by word? */
+static bool is_wide(const conv_stem_config *c)
+{
+    return c->channels > UNIT;
+}
 
 conv_stem_shape conv_stem_shape_of(const conv_stem_config *c)
 {
     const int out = (int)ckl_dtype_bytes(c->form.out), rows = CONV_SM90_ROWS * CONV_STEM_CONSUMERS;
-    conv_stem_shape s = { .padded = c->channels > 4 ? 8 : 4, .taps = c->rows * c->columns };
+    conv_stem_shape s = { .padded = c->channels > 4 ? (int)round_up(c->channels, UNIT) : 4,
+                          .taps = c->rows * c->columns };
+    s.pitch = s.padded > UNIT && s.padded / UNIT % 2 == 0 ? s.padded + UNIT : s.padded;
     s.steps = (int)ceil_div((int64_t)s.taps * s.padded, CONV_STEM_K);
     s.halo_h = (c->tile_h - 1) * c->step_h + (c->rows - 1) * c->dilation_h + 1;
     s.halo_w = (c->tile_w - 1) * c->step_w + (c->columns - 1) * c->dilation_w + 1;
-    s.halo = (int)round_up((int64_t)s.halo_h * s.halo_w * s.padded, 64); // whole 128 bytes
+    s.halo = (int)round_up((int64_t)s.halo_h * s.halo_w * s.pitch, 64); // whole 128 bytes
     s.y_cols = c->tile_n % 32 ? 16 : c->tile_n % 64 || out == 4 ? 32 : 64;
     s.y_rows = !c->direct || c->pairs ? 0 : c->nchw ? CONV_STEM_PLANES : CONV_STEM_W;
     s.y_parts = c->nchw ? 1 : THREADS / 32;
-    s.y_pitch = c->nchw ? CONV_STEM_PIXELS + 16 / out : c->tile_n + PADDING;
+    s.y_pitch =
+        c->nchw ? CONV_STEM_PIXELS + 16 / out : c->tile_n + UNIT; // lanes that write together are in different banks
+    s.async = is_wide(c) && c->vec == UNIT;
     s.loads = (int)ceil_div(s.halo_w * (c->nchw ? 1 : c->channels / c->vec), 32);
-    s.lines_at_once = (int)max_i64(1, LOADS_MAX / max_i64(1, s.loads));
+    s.lines_at_once = (int)max_i64(1, (is_wide(c) ? WIDE_LOADS_MAX : LOADS_MAX) / max_i64(1, s.loads));
     s.smem_bytes = (int64_t)c->tile_n * CONV_STEM_K * s.steps * 2 + 2 * (int64_t)s.halo * 2 +
                    (c->direct ? (int64_t)s.y_rows * s.y_pitch * s.y_parts : (int64_t)rows * c->tile_n) * out + 2048;
     return s;
@@ -48,9 +58,9 @@ static int ctas_of(const conv_stem_config *c, const ckl_device_info *device)
     const int beside = pixels ? 24 : c->tile_n / 4; // of a bias or scales: a constant where runs are stored, by ptxas
     const int vectors = (c->form.bias + c->form.scale) * beside;
     const int of_load = c->nchw ? 4 : (c->vec + 1) / 2;
-    const int loads = (int)min_i64(loads_of(c), LOADS_MAX);
+    const int loads = s.async ? 0 : (int)min_i64(loads_of(c), is_wide(c) ? s.lines_at_once * s.loads : LOADS_MAX);
     const int more = c->several && !runs ? 56 : c->several || pixels ? 40 : 24;
-    const int registers = c->tile_n / 2 + vectors + of_load * loads + more;
+    const int registers = c->tile_n / 2 + vectors + of_load * loads + (is_wide(c) ? 24 : 0) + more;
     int ctas =
         c->tile_n < 64 ? 4 : 3; // 64 filters in 64 registers serialise wgmma, as 96 in 80 do, which pay none the less
     while (ctas > 1 && (registers * THREADS * ctas > 65536 || s.smem_bytes * ctas > device->smem_per_sm_bytes))
@@ -68,6 +78,12 @@ static bool stores_directly(const ckl_conv_desc *d)
 static bool whole_pixels(const ckl_conv_desc *d)
 {
     return d->layout == CKL_IMAGE_NHWC && (d->c == 4 || d->c == 8);
+}
+
+/* The longest vectors that pixels of more than 8 channels are made of. */
+static int64_t vector_of(const ckl_conv_desc *d)
+{
+    return d->layout == CKL_IMAGE_NHWC ? min_i64(UNIT, power_of_two_in(d->c)) : 1;
 }
 
 static double tiles_of(const ckl_conv_desc *d, const conv_stem_config *c)
@@ -99,6 +115,7 @@ static bool candidate_stem(const void *desc, const ckl_device_info *device, int 
 {
     const ckl_conv_desc inner = conv_turned(desc), *d = &inner;
     conv_stem_config *c = config;
+    const int unit = d->c > UNIT ? 16 : 32;
     *c = (conv_stem_config){ .form = conv_form_of(desc),
                              .nchw = d->layout == CKL_IMAGE_NCHW,
                              .direct = stores_directly(d),
@@ -111,8 +128,10 @@ static bool candidate_stem(const void *desc, const ckl_device_info *device, int 
     const int64_t most[] = { d->k > FILTERS_MAX && (!c->direct || c->pairs) ? 96 : FILTERS_MAX, 64, 32 };
     if (i >= COUNT_OF(most) || (i > 0 && d->k <= most[i]))
         return false;
-    c->tile_n = (int)round_up(ceil_div(d->k, max_i64(1, ceil_div(d->k, most[i]))), FILTERS);
-    if (whole_pixels(d) && loads_of(c) > LOADS_MAX)
+    c->tile_n = (int)round_up(ceil_div(d->k, max_i64(1, ceil_div(d->k, most[i]))), unit);
+    if (is_wide(c))
+        c->vec = (int)vector_of(d);
+    else if (whole_pixels(d) && loads_of(c) > LOADS_MAX)
         c->vec = (int)d->c;
     c->several = c->tile_n < d->k;
     c->ctas = ctas_of(c, device);
@@ -131,17 +150,22 @@ static double bytes_of_y(const ckl_conv_desc *d)
            (double)ckl_dtype_bytes(d->out);
 }
 
+static double bytes_of_x(const ckl_conv_desc *d)
+{
+    return (double)d->n * (double)d->h * (double)d->w * (double)d->c * (double)ckl_dtype_bytes(d->dtype);
+}
+
 /*
  * Cycles of storing a tile. Filters of NHWC that are no whole 16 bytes go through shared memory: 5 to 31 of 128 of
- * 17x17 take 11.1 us, 3 to 1 of 96x96 63; where CTAs share them 20 to 88 a filter. In NCHW
+ * 17x17 take 11.1 us, 3 to 1 of 96x96 63; where CTAs share them, or of more than 8 channels, 20 to 88 a filter. In NCHW
  * it was 41 to 85 for odd planes, but what others take there was not timed, so the choice is as if these cost nothing.
  */
-static double store_cycles(const conv_stem_config *c, int64_t filters)
+static double store_cycles(const conv_stem_config *c, int64_t filters, double column)
 {
-    const double COLUMN = 2, RUN = 500, ELEMENT = 8, SHARED = 45;
+    const double RUN = 500, ELEMENT = 8, SHARED = 45;
     if (!c->direct || c->nchw)
-        return COLUMN * c->tile_n;
-    return c->several ? SHARED * (double)min_i64(filters, c->tile_n) : RUN + ELEMENT * (double)filters;
+        return column * c->tile_n;
+    return c->several || is_wide(c) ? SHARED * (double)min_i64(filters, c->tile_n) : RUN + ELEMENT * (double)filters;
 }
 
 /*
@@ -150,8 +174,9 @@ static double store_cycles(const conv_stem_config *c, int64_t filters)
  */
 static double cycles_of(const conv_stem_config *c, const conv_stem_shape *s, int64_t filters)
 {
-    const double TILE = 400, WIDE = 1100, STEP = 64, LOAD = 40;
-    return TILE + (c->channels > 4 ? WIDE : 0) + STEP * s->steps + store_cycles(c, filters) + LOAD * loads_of(c);
+    const double TILE = 400, WIDE = 1100, STEP = 64, COLUMN = 2, LOAD = 40;
+    return TILE + (c->channels > 4 ? WIDE : 0) + STEP * s->steps + store_cycles(c, filters, COLUMN) +
+           LOAD * loads_of(c);
 }
 
 /*
@@ -162,20 +187,44 @@ static double cycles_of(const conv_stem_config *c, const conv_stem_shape *s, int
 static double shared_cycles(const conv_stem_config *c, const conv_stem_shape *s)
 {
     const double SHARED = 105;
-    return c->several && !c->nchw ? SHARED * (s->steps + loads_of(c)) : 0;
+    return c->several && !c->nchw && !is_wide(c) ? SHARED * (s->steps + loads_of(c)) : 0;
+}
+
+/* Cycles of a tile of more than 8 channels, fitted to ten runs (bench/notes/conv.md). */
+static double wide_cycles(const conv_stem_config *c, const conv_stem_shape *s, int64_t filters)
+{
+    const double STEP = 73, COLUMN = 7, LOAD = 140;
+    return (STEP + c->tile_n) * s->steps + store_cycles(c, filters, COLUMN) + (s->async ? 0 : LOAD * loads_of(c));
+}
+
+/*
+ * Filters that come one element after the other: of more than 8 channels, and those of data, in rounds of 32 elements
+ * of K. 24 to 96 channels of data of 8 and 64 images of 80x80 take 18.4 and 50.5 us by 96 filters, 13.5 and 57.5 by 48.
+ */
+static double filter_cycles(const conv_stem_config *c, const conv_stem_shape *s)
+{
+    const double ROUND = 700, AT_ONCE = 16, LONG = 3;
+    if (c->form.direction == CKL_CONV_DATA)
+        return (c->tile_n > 64 ? LONG : 1) * ROUND * (double)ceil_div(CONV_STEM_K * s->steps, THREADS / CONV_STEM_NEAR);
+    if (!is_wide(c))
+        return 0;
+    return s->async ? ROUND : ROUND * c->tile_n * CONV_STEM_K * s->steps / (THREADS * AT_ONCE);
 }
 
 static plan_cost cost_stem(const void *desc, const ckl_device_info *device, const void *config)
 {
     // 8 channels of 8 images of 5x5, 256 filters: 3.0 us, 3.55 by sm90
-    const double HERTZ = 1.7e9, START = 2.4, EIGHT = 0.8, MEMORY = 4.6e6; // bytes a us
+    const double HERTZ = 1.7e9, START = 2.4, WIDE = 0.6, EIGHT = 0.8, MEMORY = 4.6e6; // bytes a us
     const conv_stem_config *c = config;
     const ckl_conv_desc inner = conv_turned(desc), *d = &inner;
     const conv_stem_shape s = conv_stem_shape_of(c);
-    const double turns = fmax(1, tiles_of(d, c) * (double)filter_tiles(d, c) / device->sm_count);
-    const double us = (turns * cycles_of(c, &s, d->k) + (turns - 1) * shared_cycles(c, &s)) / HERTZ * 1e6,
-                 bytes = bytes_of_y(d) / MEMORY;
-    return (plan_cost){ START - (c->channels == CONV_STEM_CHANNELS_MAX ? EIGHT : 0) + fmax(us, bytes),
+    const bool wide = is_wide(c);
+    const double cycles = (wide ? wide_cycles : cycles_of)(c, &s, d->k), once = filter_cycles(c, &s);
+    const double turns = fmax(1, tiles_of(d, c) * (double)filter_tiles(d, c) / device->sm_count); // tiles of an SM
+    const double us = (turns * cycles + (turns - 1) * shared_cycles(c, &s)) / HERTZ * 1e6,
+                 bytes = (bytes_of_y(d) + (wide ? bytes_of_x(d) : 0)) / MEMORY;
+    return (plan_cost){ START + (wide ? WIDE : 0) - (c->channels == UNIT ? EIGHT : 0) + once / HERTZ * 1e6 +
+                            fmax(us, bytes),
                         us > bytes ? "gathering" : "memory" };
 }
 
@@ -193,6 +242,8 @@ static ckl_status check_problem(const ckl_conv_desc *d, const ckl_device_info *d
         FAIL(CKL_UNSUPPORTED,
              "conv stem: %" PRId64 " channels to read are not in 1..%d, or %" PRId64 " to write not in 1..2^16-1",
              inner.c, CONV_STEM_CHANNELS_MAX, inner.k);
+    if (inner.c > UNIT && inner.c % UNIT == 0 && d->r * d->s == 1 && d->layout == CKL_IMAGE_NHWC)
+        FAIL(CKL_UNSUPPORTED, "conv stem: filters of one pixel that are whole 16 bytes are a matrix product");
     if ((double)inner.c * (double)inner.h * (double)inner.w > INT32_MAX ||
         (double)inner.n * (double)inner.h * (double)inner.w > INT32_MAX / 2 || d->h > INT32_MAX / 4 ||
         d->w > INT32_MAX / 4)
@@ -226,8 +277,9 @@ static ckl_status admit_stem(const void *desc, const ckl_device_info *device, co
              "conv stem: the config's layout, channels, filter, strides or dilations are not the problem's");
     conv_mode m[CONV_MODES];
     conv_modes(d, m);
-    if (c->vec != 1 && (c->vec != d->c || !whole_pixels(d)))
-        FAIL(CKL_INVALID, "conv stem: vec=%d is neither 1 nor the 4 or 8 channels of NHWC", c->vec);
+    if (c->vec != 1 && (is_wide(c) ? c->vec != vector_of(d) : c->vec != d->c || !whole_pixels(d)))
+        FAIL(CKL_INVALID, "conv stem: vec=%d is neither 1 nor the 4 or 8 channels of NHWC, or what divides more",
+             c->vec);
     if (c->direct != stores_directly(d))
         FAIL(CKL_INVALID,
              "conv stem: direct=%d, but y is NCHW or its k=%" PRId64 " filters are no whole 16 bytes, or both not",
@@ -235,14 +287,16 @@ static ckl_status admit_stem(const void *desc, const ckl_device_info *device, co
     if (c->pairs && (!c->nchw || m[2].y % 2))
         FAIL(CKL_INVALID, "conv stem: pairs=1, but y has %" PRId64 " columns", m[2].y);
     TRY(check_tile(c, m[2].y));
-    if (c->tile_n < FILTERS || c->tile_n % FILTERS || c->tile_n > FILTERS_MAX || c->ctas < 1 || c->ctas > 4)
+    const int unit = is_wide(c) ? 16 : 32;
+    if (c->tile_n < unit || c->tile_n % unit || c->tile_n > FILTERS_MAX || c->ctas < 1 || c->ctas > 4)
         FAIL(CKL_INVALID, "conv stem: tile_n=%d is no multiple of %d up to %d, or ctas=%d is not in 1..4", c->tile_n,
-             FILTERS, FILTERS_MAX, c->ctas);
+             unit, FILTERS_MAX, c->ctas);
     if (c->several != (c->tile_n < d->k))
         FAIL(CKL_INVALID, "conv stem: several=%d, but a CTA has %d of %" PRId64 " filters", c->several, c->tile_n,
              d->k);
     const conv_stem_shape s = conv_stem_shape_of(c);
-    if (s.steps > CONV_STEM_STEPS_MAX || (c->nchw ? s.loads : loads_of(c)) > LOADS_MAX ||
+    if (s.steps > (is_wide(c) ? CONV_STEM_STEPS_MAX : 16) ||
+        (is_wide(c) ? s.loads > WIDE_LOADS_MAX : (c->nchw ? s.loads : loads_of(c)) > LOADS_MAX) ||
         s.smem_bytes > device->smem_per_cta_bytes)
         FAIL(CKL_UNSUPPORTED, "conv stem: a filter of %dx%d, or the pixels under a tile, %dx%d, are too many", c->rows,
              c->columns, s.halo_h, s.halo_w);
@@ -260,6 +314,8 @@ static ckl_status launch_stem(const ckl_plan *plan, const void *args, ckl_stream
         FAIL(CKL_INVALID, "conv stem: y is not aligned to what is stored at once; impl=sm80 takes any");
     if (!PLAN_ALIGNED(c->vec * (int64_t)ckl_dtype_bytes(d->dtype), a->x, a->dy))
         FAIL(CKL_INVALID, "conv stem: x is not aligned to a pixel; config='vec=1' takes any");
+    if (conv_stem_shape_of(c).async && c->form.direction == CKL_CONV_FORWARD && !PLAN_ALIGNED(16, a->w))
+        FAIL(CKL_INVALID, "conv stem: w is not aligned to 16 bytes; impl=sm80 takes any");
     p.mY = conv_pixels(a->y ? a->y : a->dx, &y, 256);
     const int64_t tiles = (int64_t)tiles_of(d, c);
     if (tiles == 0)
@@ -274,7 +330,7 @@ static const field stem_fields[] = { CONV_FORM(FIELD_NESTED, (conv_stem_config, 
 const implementation conv_stem_implementation = {
     CONV_RANKED(stem, conv_stem_config),
     .summary =
-        "up to 8 channels, as first layers have: pixels gathered from shared memory, wgmma; both layouts, Hopper",
+        "up to 64 channels, as first layers have: pixels gathered from shared memory, wgmma; both layouts, Hopper",
     .rivals = { &conv_pointwise_implementation, &conv_sliced_implementation, &conv_sm90_implementation,
                 &conv_nchw_sm90_implementation, &conv_packed_implementation },
     .describe = conv_stem,
