@@ -222,20 +222,6 @@ static int64_t entries_of_lane(const groupnorm_search *s, const groupnorm_config
 }
 
 /*
- * Where entries of slices are more than the lanes of a group have at once: how many become one early, so that about as
- * many are left.
- */
-static int early_slices(const groupnorm_search *s, const groupnorm_config *c)
-{
-    enum { AT_ONCE = 4, ALONE = 8 };
-    const int lanes = groupnorm_lanes_of_group(c);
-    const int64_t slices = groupnorm_slices(s->d, c, s->slicing);
-    if (c->parts > 1 || c->ragged || entries_of_lane(s, c) <= AT_ONCE)
-        return 0;
-    return (int)max_i64(lanes > 1 ? AT_ONCE * lanes : ALONE, round_up((int64_t)sqrt((double)slices), lanes));
-}
-
-/*
  * Bundles of nhwc are pixels, so that L2 looks up lines, not sectors: gradients of 8x64x415x415 f16 332 us by 32 bytes
  * of a pixel, 240 by 64, 223 by all 128.
  */
@@ -247,9 +233,7 @@ static bool choose_slices(groupnorm_search *s, groupnorm_config *c)
         const int bundle = whole && d->layout == CKL_IMAGE_NHWC ? (int)d->groups : bundle_for(d, PIXEL_BYTES);
         set_bundle(s, bundle, c);
     }
-    const bool chosen = choose_slice(s, c);
-    c->early = chosen ? early_slices(s, c) : 0;
-    return chosen;
+    return choose_slice(s, c);
 }
 
 /*
@@ -319,8 +303,7 @@ static bool fit_held(const groupnorm_search *s, groupnorm_config *c)
 static bool merges_much(const groupnorm_search *s, const groupnorm_config *c)
 {
     const int64_t slices = groupnorm_slices(s->d, c, s->slicing);
-    const int64_t entries = c->early ? groupnorm_early_entries(c, slices) : slices;
-    return 2 * 4 * GROUPNORM_ENTRY * c->bundle * entries > groupnorm_slice_bytes(c);
+    return 4 * GROUPNORM_ENTRY * c->bundle * slices > groupnorm_slice_bytes(c);
 }
 
 /* Is there a config of CTAs, or of smaller clusters than that, where pixels are not folded? */
@@ -333,7 +316,7 @@ static bool fits_cluster(const groupnorm_search *s, int cluster, const groupnorm
 
 /*
  * Bundles of lines of pixels, or of folded pixels, and slices of them that are held. Where all run at once nothing
- * overlaps what few threads do, so there are more, unless entries would be merged early: 16x320x64x64 f16 34.8 us by
+ * overlaps what few threads do, so there are more, unless a lane has many entries to merge: 16x320x64x64 f16 34.8 us by
  * 128, 30.6 by 256.
  */
 static bool hold_lines(const groupnorm_search *s, groupnorm_config *c)
@@ -375,8 +358,6 @@ static bool choose_held(const groupnorm_search *s, groupnorm_config *c)
         return false;
     // what is beside a line is the next bundle's, which comes a strip later
     c->alone = nhwc && c->bundle < d->groups && c->vec * dtype_bytes(c->dtype) == GROUPNORM_VECTOR_BYTES;
-    if (entries_of_lane(s, c) > ENTRIES_OF_LANE || merges_much(s, c))
-        c->early = early_slices(s, c);
     return !merges_much(s, c);
 }
 
