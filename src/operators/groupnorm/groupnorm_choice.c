@@ -24,7 +24,7 @@ enum {
     SPLIT_THREADS = 1024,      // of an SM, backward: 64 registers each; of 16 bits 80
     SPLIT_THREADS_HALF = 768,
     AGAIN_BYTES = 75 << 10, // of a slice that is read again: few CTAs, each of which begins, is counted and waits
-    ENTRIES_OF_LANE = 12,   // held: as they are 0.84 of the time of early ones where a lane has six, 1.13 where 25
+    ENTRIES_OF_LANE = 12,   // to merge, of CTAs of more threads than registers want
     RAGGED_BYTES = 4,       // wider vectors are taken whole
     RAGGED_VECTORS = 6      // of a channel that are worth its ends
 };
@@ -216,11 +216,6 @@ static bool fold_pixels(const groupnorm_search *s, groupnorm_config *c)
     return false;
 }
 
-static int64_t entries_of_lane(const groupnorm_search *s, const groupnorm_config *c)
-{
-    return ceil_div(groupnorm_slices(s->d, c, s->slicing), groupnorm_lanes_of_group(c));
-}
-
 /*
  * Bundles of nhwc are pixels, so that L2 looks up lines, not sectors: gradients of 8x64x415x415 f16 332 us by 32 bytes
  * of a pixel, 240 by 64, 223 by all 128.
@@ -291,6 +286,14 @@ static bool fit_held(const groupnorm_search *s, groupnorm_config *c)
     if (!found)
         return false;
     slices = groupnorm_slices(s->d, c, GROUPNORM_HELD);
+    // as many as fill the last turn of CTAs: 4x2384x8x384 f16 of single channels 41.0 us by 608, 38.3 by 760
+    const int64_t full = ceil_div(bundles * slices, resident) * resident / bundles;
+    groupnorm_config even = *c;
+    if (bundles * slices > resident &&
+        groupnorm_share_slices(s, full, groupnorm_parts_of(s, full, c), held_bytes(s, c), &even)) {
+        *c = even;
+        slices = groupnorm_slices(s->d, c, GROUPNORM_HELD);
+    }
     c->loading = bundles * slices > resident ? s->device->sm_count * 3 / 4 : 0;
     const bool parts = forward && s->d->layout == CKL_IMAGE_NHWC && c->bundle < s->d->groups; // of pixels
     return bundles * slices <= resident || (parts ? AT_ONCE_PARTS : AT_ONCE) * slices <= resident;
@@ -333,7 +336,8 @@ static bool hold_lines(const groupnorm_search *s, groupnorm_config *c)
     groupnorm_config wide = *c;
     if (!fit_held(&any, c))
         return false;
-    if (forward && !c->loading && c->kept > 0 && fit_held(&many, &wide) && entries_of_lane(s, &wide) <= ENTRIES_OF_LANE)
+    if (forward && !c->loading && c->kept > 0 && fit_held(&many, &wide) &&
+        groupnorm_slices(s->d, &wide, s->slicing) <= (int64_t)ENTRIES_OF_LANE * groupnorm_lanes_of_group(&wide))
         *c = wide;
     return true;
 }
