@@ -16,7 +16,6 @@ enum {
     ELEMENTS_IN_FLIGHT = 16, // of a thread, where they are single
     SECTOR_BYTES = 32,
     CROWDED_BYTES = 8 << 20, // of an x that is read for longer than early CTAs of the next kernel save
-    LINE_BYTES = 128,        // of memory
     STATES_OF_STRIP_MAX = 1 << 26,
 };
 
@@ -139,8 +138,8 @@ static void save_rounds(const reduce_view *v, const ckl_device_info *device, red
 }
 
 /*
- * The same where lanes and vectors are chosen; how CTAs send their states; whether those of the next kernel may come
- * early: where they gather, as there is room for more than all CTAs, only of small x.
+ * Shares columns where lanes and vectors are chosen. Whether CTAs of the next kernel may come early: where they gather,
+ * as there is room for more than all CTAs, only of small x.
  */
 static void share_columns(const reduce_view *v, const ckl_device_info *device, int64_t split_max,
                           reduce_columns_config *c)
