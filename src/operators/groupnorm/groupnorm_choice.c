@@ -300,13 +300,13 @@ static bool fit_held(const groupnorm_search *s, groupnorm_config *c)
 }
 
 /*
- * Has a CTA entries to merge that are more than half of its slice? Rather one CTA of the bundle merges them, and slices
- * are read again.
+ * Has a CTA entries to merge that are more than two slices? Rather one CTA of the bundle merges them, and slices are
+ * read again.
  */
 static bool merges_much(const groupnorm_search *s, const groupnorm_config *c)
 {
     const int64_t slices = groupnorm_slices(s->d, c, s->slicing);
-    return 4 * GROUPNORM_ENTRY * c->bundle * slices > groupnorm_slice_bytes(c);
+    return 4 * GROUPNORM_ENTRY * c->bundle * slices > 2 * groupnorm_slice_bytes(c);
 }
 
 /* Is there a config of CTAs, or of smaller clusters than that, where pixels are not folded? */
