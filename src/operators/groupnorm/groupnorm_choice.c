@@ -267,16 +267,18 @@ static void take_lines(const groupnorm_search *s, groupnorm_config *c)
 
 /*
  * As few slices of a bundle as there may be, but a CTA for each SM, and as many as run if they have some bytes: each of
- * them merges what all of its bundle have found. True: there are no others, or those of two bundles run at once;
- * forward, of parts of pixels, three.
+ * them merges what all of its bundle have found. Where there are more CTAs than run at once, as many as fill the last
+ * turn: 4x2384x8x384 f16 of single channels 41.0 us by 608 CTAs, 38.3 by 760. True: there are no others, or those of
+ * two bundles run at once; forward, of parts of pixels, three.
  */
 static bool fit_held(const groupnorm_search *s, groupnorm_config *c)
 {
     enum { TRIES = 24, AT_ONCE = 2, AT_ONCE_PARTS = 3 };
     enum { BYTES_WORTH = 40 << 10 }; // 1x512x128x56 bf16 of single channels 9.0 us by 184 CTAs, 11.2 by 360
     const bool forward = s->d->direction == CKL_DIRECTION_FORWARD;
+    const bool parts = forward && s->d->layout == CKL_IMAGE_NHWC && c->bundle < s->d->groups; // of pixels
     const int64_t sms = s->device->sm_count, resident = groupnorm_held_ctas(s, c) * sms;
-    const int64_t bundles = groupnorm_bundles(s->d, c);
+    const int64_t bundles = groupnorm_bundles(s->d, c), most = resident / (parts ? AT_ONCE_PARTS : AT_ONCE);
     const int64_t bytes = (forward ? 1 : 2) * c->bundle * pixel_bytes(s->d) * s->d->h * s->d->w;
     const int64_t worth = ceil_div(max_i64(sms, bytes * bundles / BYTES_WORTH), bundles);
     int64_t slices = max_i64(ceil_div(bytes, 3 * held_bytes(s, c) / 2), min_i64(resident / bundles, worth));
@@ -286,17 +288,13 @@ static bool fit_held(const groupnorm_search *s, groupnorm_config *c)
     if (!found)
         return false;
     slices = groupnorm_slices(s->d, c, GROUPNORM_HELD);
-    // as many as fill the last turn of CTAs: 4x2384x8x384 f16 of single channels 41.0 us by 608, 38.3 by 760
-    const int64_t full = ceil_div(bundles * slices, resident) * resident / bundles;
+    c->loading = bundles * slices > resident ? (int)sms * 3 / 4 : 0;
+    const int64_t full = min_i64(ceil_div(bundles * slices, resident) * resident / bundles, most);
     groupnorm_config even = *c;
-    if (bundles * slices > resident &&
-        groupnorm_share_slices(s, full, groupnorm_parts_of(s, full, c), held_bytes(s, c), &even)) {
+    if (c->loading && full > slices &&
+        groupnorm_share_slices(s, full, groupnorm_parts_of(s, full, c), held_bytes(s, c), &even))
         *c = even;
-        slices = groupnorm_slices(s->d, c, GROUPNORM_HELD);
-    }
-    c->loading = bundles * slices > resident ? s->device->sm_count * 3 / 4 : 0;
-    const bool parts = forward && s->d->layout == CKL_IMAGE_NHWC && c->bundle < s->d->groups; // of pixels
-    return bundles * slices <= resident || (parts ? AT_ONCE_PARTS : AT_ONCE) * slices <= resident;
+    return !c->loading || groupnorm_slices(s->d, c, GROUPNORM_HELD) <= most;
 }
 
 /*
