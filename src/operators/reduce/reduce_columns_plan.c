@@ -16,7 +16,6 @@ enum {
     ELEMENTS_IN_FLIGHT = 16, // of a thread, where they are single
     SECTOR_BYTES = 32,
     CROWDED_BYTES = 8 << 20, // of an x that is read for longer than early CTAs of the next kernel save
-    LINE_BYTES = 128,        // of memory
     STATES_OF_STRIP_MAX = 1 << 26,
 };
 
@@ -88,14 +87,14 @@ static ckl_status check_columns(const reduce_view *v)
 }
 
 /*
- * Do the CTAs of split columns leave no place to early ones of the next launch? Then these come one for one, and
+ * Do the CTAs leave no place to early ones of the next launch? Then these come one for one, and
  * prefetch: max of 6144x6144 bf16 21.0 us, 19.3. Words need eight vectors in flight, so that no fifth CTA fits.
  */
 static bool leaves_no_place(const reduce_view *v, const ckl_device_info *device, const reduce_columns_config *c)
 {
     enum { NEARLY = 32 }; // one of so many may be missing
     const int64_t ctas = tiles_of(v, c) * c->split, fit = resident_ctas(v, device, c);
-    return !is_ragged(v, c) && c->split > 1 && ctas <= fit && NEARLY * ctas >= (NEARLY - 1) * fit;
+    return !is_ragged(v, c) && ctas <= fit && NEARLY * ctas >= (NEARLY - 1) * fit;
 }
 
 static bool compensates(const reduce_view *v, const reduce_columns_config *c)
@@ -139,8 +138,8 @@ static void save_rounds(const reduce_view *v, const ckl_device_info *device, red
 }
 
 /*
- * The same where lanes and vectors are chosen; how CTAs send their states; whether those of the next kernel may come
- * early: where they gather, as there is room for more than all CTAs, only of small x.
+ * Shares columns where lanes and vectors are chosen. Whether CTAs of the next kernel may come early: where they gather,
+ * as there is room for more than all CTAs, only of small x.
  */
 static void share_columns(const reduce_view *v, const ckl_device_info *device, int64_t split_max,
                           reduce_columns_config *c)
