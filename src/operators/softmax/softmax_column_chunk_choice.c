@@ -196,15 +196,15 @@ static bool begins_in_sectors(const ckl_softmax_desc *d)
 }
 
 /*
- * Are lines of 256 bytes better? Of a pitch that is no whole number of sectors each line of 128 touches a fifth one,
- * and two lines of memory: gradients of 3512x28856 bf16 184.9 us, 208.3. Not for long columns, as each CTA reads the
- * sums of all columns of all chunks.
+ * Are lines of 256 bytes better? Of f32: 4096x12288 112.7 us, 119.7, gradients of 4857x1808 36.4, 38.1. Of a pitch that
+ * is no whole number of sectors each line of 128 touches a fifth one, and two lines of memory: gradients of 3512x28856
+ * bf16 184.9 us, 208.3. Not for long columns, as each CTA reads the sums of all columns of all chunks.
  */
 static bool wants_wide_lines(const ckl_softmax_desc *d, const softmax_column_config *c)
 {
     enum { STATES_MAX = 8 << 10 }; // bytes, of lines of 128
     const int64_t values = softmax_state_values(&c->form);
-    return begins_in_sectors(d) && !is_forward(d) && !is_ragged(d) &&
+    return (!is_half(d) || (begins_in_sectors(d) && !is_forward(d))) && !is_ragged(d) &&
            softmax_chunks_of(d, c) * column_split_room(&c->split) * values * (int64_t)sizeof(float) <= STATES_MAX;
 }
 
