@@ -17,15 +17,14 @@ enum {
 
 /*
  * Lines that begin anywhere, by vectors between boundaries of memory: gradients of 56x768x399 f16 45.3 us, by single
- * elements 55.1; whole strips of 88x320x2093 f16 80.6 and 94.1.
+ * elements 55.1.
  */
 static bool is_ragged(const ckl_softmax_desc *d)
 {
-    enum { LINES_MIN = 256, LINES_MIN_HALF = 512, LINES_WHOLE = 384 };
+    enum { LINES_MIN = 256, LINES_MIN_HALF = 512 };
     const int vec = row_vec_full(d->dtype);
-    const bool is_whole = is_half_forward(d) && d->n <= LINES_WHOLE;
     return softmax_vec_of(d) < vec / (is_half_forward(d) ? 2 : 1) && (d->ldx - d->ldy) % vec == 0 &&
-           d->n >= (is_half(d) && !is_whole ? LINES_MIN_HALF : LINES_MIN);
+           d->n >= (is_half(d) ? LINES_MIN_HALF : LINES_MIN);
 }
 
 /*
@@ -155,37 +154,28 @@ static int64_t choose_held(const ckl_softmax_desc *d, const ckl_device_info *dev
  */
 static bool fits_whole(const ckl_softmax_desc *d, int lanes, softmax_column_config *c)
 {
-    enum { FEWER_CTAS = 2, RAGGED_LANES = 16 };
-    const int vec = is_ragged(d) ? row_vec_full(d->dtype) : softmax_vec_of(d);
-    if (is_ragged(d))
-        return split_held(d, HELD_CTAS, RAGGED_LANES, vec, 0, c) == 1 ||
-               (is_half(d) && split_held(d, FEWER_CTAS, RAGGED_LANES, vec, 0, c) == 1);
-    if (split_held(d, HELD_CTAS, lanes, vec, 1, c) == 1)
-        return true;
-    if (!is_forward(d))
-        return split_held(d, FEWER_CTAS, lanes, vec, KEPT_FEW, c) == 1;
-    return is_half(d) && (split_held(d, HELD_CTAS, lanes / 2, vec, 1, c) == 1 ||
-                          split_held(d, FEWER_CTAS, lanes / 2, vec, 0, c) == 1);
+    enum { FEWER_CTAS = 2 };
+    const int vec = softmax_vec_of(d);
+    return !is_ragged(d) && (split_held(d, HELD_CTAS, lanes, vec, 1, c) == 1 ||
+                             (!is_forward(d) && split_held(d, FEWER_CTAS, lanes, vec, KEPT_FEW, c) == 1) ||
+                             (is_half_forward(d) && split_held(d, HELD_CTAS, lanes / 2, vec, 1, c) == 1));
 }
 
 /*
- * Are columns more than a cluster's registers hold, or, where tensors are more than caches and strips three quarters of
- * their lines, of 16 bits, or more than a CTA's registers hold by whole lines, or than two CTAs' where shared memory
- * has room for three (577x65280 f32 87.1 us, 83.1)?
+ * Are columns more than a cluster's registers hold, or, where tensors are more than caches, of 16 bits, or more than a
+ * CTA's registers hold by whole lines?
  */
 static bool wants_held(const ckl_softmax_desc *d, const ckl_device_info *device)
 {
-    enum { BYTES_MIN_HALF = 16 << 20, BYTES_MIN = 45 << 20, BYTES_MIN_GRADIENTS = 20 << 20, WHOLE_LINES = 640 };
+    enum { BYTES_MIN_HALF = 16 << 20, BYTES_MIN = 45 << 20, BYTES_MIN_GRADIENTS = 20 << 20 };
     const int64_t bytes_min = is_half(d) ? BYTES_MIN_HALF : is_forward(d) ? BYTES_MIN : BYTES_MIN_GRADIENTS;
-    const int64_t filled = 3 * round_up(d->inner, LINE_BYTES / dtype_bytes(d->dtype));
     column_split held;
     const int ctas = softmax_ctas_that_hold(d, device, &held);
     if (!device->has_tma || (!is_ragged(d) && softmax_vec_of(d) < row_vec_full(d->dtype) / (is_forward(d) ? 2 : 1)))
         return false;
-    if (ctas && (tensor_bytes(d) < bytes_min || filled > 4 * d->inner || d->n <= SHORT_LINES))
+    if (ctas && (tensor_bytes(d) < bytes_min || d->n <= SHORT_LINES))
         return false;
-    return is_ragged(d) || ctas != 1 || is_half(d) || !has_lines(&held, d->dtype) ||
-           (d->n <= WHOLE_LINES && held.vec * held.steps > COLUMN_FORWARD);
+    return is_ragged(d) || ctas != 1 || is_half(d) || !has_lines(&held, d->dtype);
 }
 
 /* Do lines begin within sectors of memory? */
@@ -217,7 +207,6 @@ static bool wants_wide_lines(const ckl_softmax_desc *d, const softmax_column_con
  */
 ckl_status softmax_choose_column_held(const void *desc, const ckl_device_info *device, void *config)
 {
-    enum { RAGGED_LINES_MAX = 8192 }; // of 16 bits: 12288x2893 71.5 us held, 62.1 read twice; 2048x57603 189.6, 243
     static const char what[] = "softmax column_held";
     const ckl_softmax_desc *d = desc;
     softmax_column_config *c = config;
@@ -233,9 +222,6 @@ ckl_status softmax_choose_column_held(const void *desc, const ckl_device_info *d
     c->loading = fits_whole(d, wide, c) || fits_whole(d, lanes, c) ? 0 : at_once;
     if (!c->loading)
         return CKL_OK;
-    if (is_ragged(d) && is_half_forward(d) && d->n >= RAGGED_LINES_MAX && fold_of(d) > 1)
-        FAIL(CKL_UNSUPPORTED, "%s: n=%" PRId64 " lines that begin anywhere are faster read twice, several as one", what,
-             d->n);
     const int64_t chunks = choose_held(d, device, lanes, c);
     if (chunks > turn / (is_forward(d) ? 3 : 2) || (!is_ragged(d) && chunks * softmax_strip_ctas(d, c) < least))
         FAIL(CKL_UNSUPPORTED, "%s: %" PRId64 " chunks of columns of n=%" PRId64 " are faster read twice", what, chunks,
