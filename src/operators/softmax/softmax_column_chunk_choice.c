@@ -115,12 +115,12 @@ static int held_steps(const ckl_softmax_desc *d, const softmax_column_config *c)
  * (14336x7168 bf16 170.7 us, without 185.0), forward a tile of 16 KB (5x2393x7x640 bf16 66.3, without 70.0). Where a
  * strip is one chunk of few lines, CTAs are smaller and as many times more.
  */
-static int64_t split_held(const ckl_softmax_desc *d, int ctas, int lanes, int vec, int kept, softmax_column_config *c)
+static int64_t split_held(const ckl_softmax_desc *d, int ctas, int lanes, int kept, softmax_column_config *c)
 {
     enum { SM_BYTES = 192 << 10, THREADS_KEEPING = 128 };
     column_split *s = &c->split;
     const int threads = kept > KEPT_FEW ? THREADS_KEEPING : THREADS_HELD;
-    *s = (column_split){ .threads = threads, .lanes = lanes, .cluster = 1, .vec = vec, .ragged = is_ragged(d) };
+    *s = (column_split){ threads, lanes, .cluster = 1, .vec = chunk_vec(d), .ragged = is_ragged(d) };
     s->steps = held_steps(d, c);
     const int64_t tile_bytes = column_slots_bytes(s, d->dtype) * softmax_inputs(&c->form);
     const int64_t room = SM_BYTES / ctas / tile_bytes;
@@ -140,11 +140,9 @@ static int64_t choose_held(const ckl_softmax_desc *d, const ckl_device_info *dev
                            softmax_column_config *c)
 {
     enum { KEPT = 5 };
-    const int vec = chunk_vec(d), kept = is_ragged(d) ? 0 : is_forward(d) ? 1 : KEPT; // ragged ends take registers
-    const int64_t chunks = split_held(d, HELD_CTAS, lanes, vec, kept, c);
-    const int64_t ctas = d->outer * chunks * column_split_strips(&c->split, d->inner);
-    return kept && 2 * ctas < 3 * HELD_CTAS * (int64_t)device->sm_count ? split_held(d, HELD_CTAS, lanes, vec, 0, c)
-                                                                        : chunks;
+    const int kept = is_ragged(d) ? 0 : is_forward(d) ? 1 : KEPT; // ragged ends take registers
+    const int64_t chunks = split_held(d, HELD_CTAS, lanes, kept, c), ctas = chunks * softmax_strip_ctas(d, c);
+    return 2 * ctas < 3 * HELD_CTAS * (int64_t)device->sm_count ? split_held(d, HELD_CTAS, lanes, 0, c) : chunks;
 }
 
 /*
@@ -155,10 +153,9 @@ static int64_t choose_held(const ckl_softmax_desc *d, const ckl_device_info *dev
 static bool fits_whole(const ckl_softmax_desc *d, int lanes, softmax_column_config *c)
 {
     enum { FEWER_CTAS = 2 };
-    const int vec = softmax_vec_of(d);
-    return !is_ragged(d) && (split_held(d, HELD_CTAS, lanes, vec, 1, c) == 1 ||
-                             (!is_forward(d) && split_held(d, FEWER_CTAS, lanes, vec, KEPT_FEW, c) == 1) ||
-                             (is_half_forward(d) && split_held(d, HELD_CTAS, lanes / 2, vec, 1, c) == 1));
+    return !is_ragged(d) && (split_held(d, HELD_CTAS, lanes, 1, c) == 1 ||
+                             (!is_forward(d) && split_held(d, FEWER_CTAS, lanes, KEPT_FEW, c) == 1) ||
+                             (is_half_forward(d) && split_held(d, HELD_CTAS, lanes / 2, 1, c) == 1));
 }
 
 /*
