@@ -249,13 +249,11 @@ ckl_status softmax_choose_column_long(const void *desc, const ckl_device_info *d
     TRY(softmax_check_other_axis("softmax column_long", desc));
     c->fold = fold;
     c->form = softmax_form_of(d);
+    c->form.ctas_per_sm = HELD_CTAS;
     *s = (column_split){ .threads = THREADS_HELD, .cluster = 1, .ragged = is_ragged(d) };
     s->vec = s->ragged ? row_vec_full(d->dtype) : softmax_vec_of(d);
     s->lanes = s->ragged ? ragged_lanes(d, s->vec) : long_lanes(d);
     s->steps = held_steps(d, c);
-    while (!s->ragged && s->threads > WARP && column_split_lines(s) / 2 >= d->n)
-        s->threads /= 2;
-    c->form.ctas_per_sm = HELD_CTAS * THREADS_HELD / s->threads;
     const int64_t chunks = max_i64(1, TURNS * turn / max_i64(1, softmax_strip_ctas(d, c)));
     c->tiles = (int)max_i64(1, ceil_div(d->n, chunks * column_split_lines(s)));
     return CKL_OK;
