@@ -311,14 +311,12 @@ static val bytes_inside(const execution *x, int64_t i, val guard)
 
 static void run_cp_async(const execution *x)
 {
-    const bool alone = x->from.cache == IR_CACHE_ALONE;
     vector_at from = { 0 }, to;
     for (int64_t i = 0; i < x->count; i++) {
         from = vector_of(x, x->from, x->from_values, i, &from);
         to.address = tensor_address_near(x->to, i * x->to_values, &to.offset);
         val global = ir_binary(IR_ADD, from.address, ir_int(IR_U64, from.offset));
-        (alone ? ir_cp_async_alone : ir_cp_async)(to.address, to.offset, global, x->copy->atom.bits / 8,
-                                                  bytes_inside(x, i, from.guard));
+        ir_cp_async(to.address, to.offset, global, x->copy->atom.bits / 8, bytes_inside(x, i, from.guard));
     }
 }
 

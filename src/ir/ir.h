@@ -65,7 +65,6 @@ typedef enum ir_cache { // hint of a global access
     IR_CACHE_EVICT_FIRST, // not needed again
     IR_CACHE_EVICT_LAST,  // needed again soon
     IR_CACHE_READONLY,    // ld.global.nc L1::no_allocate: nothing writes it while the kernel runs
-    IR_CACHE_ALONE,       // cp.async: L2 is filled with no more than is read
 } ir_cache;
 
 typedef enum ir_sreg_kind {

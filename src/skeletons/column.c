@@ -241,9 +241,9 @@ void column_load(const column_split *s, const column_place *p, val pointer, ckl_
 }
 
 void column_store(const column_split *s, const column_place *p, tensor from, val pointer, ckl_dtype dtype, val ld,
-                  val n, ir_cache cache)
+                  val n)
 {
-    const tensor to = with_cache(partition_of(s, p, pointer, dtype, ld, n), cache);
+    const tensor to = partition_of(s, p, pointer, dtype, ld, n);
     tiled_copy each = vectors_of(s, dtype);
     if (!s->ragged) {
         copy_tiled_if(&each, p->cX, limits_of(s, p), from, to, 0);
@@ -276,16 +276,14 @@ static tensor slots_of(const column_split *s, ckl_dtype dtype, val address)
 }
 
 void column_stage(const column_split *s, const column_place *p, val pointer, ckl_dtype dtype, val ld, val n,
-                  val address, bool alone)
+                  val address)
 {
     static const char *const atoms[] = { [4] = "SM80_CP_ASYNC_CACHEALWAYS<32>",
                                          [8] = "SM80_CP_ASYNC_CACHEALWAYS<64>",
                                          [16] = "SM80_CP_ASYNC_CACHEGLOBAL<128>" };
     tiled_copy each = make_tiled_copy(atoms[access_bytes(s, dtype)], dtype, compact(shape(s->lanes, groups_of(s))),
                                       compact(shape(s->vec, 1)));
-    const tensor from =
-        with_cache(partition_of(s, p, pointer, dtype, ld, n), alone ? IR_CACHE_ALONE : IR_CACHE_DEFAULT);
-    const tensor to = slots_of(s, dtype, address);
+    const tensor from = partition_of(s, p, pointer, dtype, ld, n), to = slots_of(s, dtype, address);
     if (!s->ragged) {
         copy_tiled_if(&each, p->cX, limits_of(s, p), from, to, 0);
         return;

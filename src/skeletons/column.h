@@ -98,7 +98,7 @@ column_place column_from(const column_place *p, val start);
 void column_load(const column_split *s, const column_place *p, val pointer, ckl_dtype dtype, val ld, val n, tensor to,
                  double fill);
 void column_store(const column_split *s, const column_place *p, tensor from, val pointer, ckl_dtype dtype, val ld,
-                  val n, ir_cache cache);
+                  val n);
 
 /*
  * A thread's slots in shared memory for one tile, from `address` of its CTA on: nobody else reads or writes them.
@@ -107,7 +107,7 @@ void column_store(const column_split *s, const column_place *p, tensor from, val
  */
 int64_t column_slots_bytes(const column_split *s, ckl_dtype dtype); // of a CTA: from a tile's slots to the next one's
 void column_stage(const column_split *s, const column_place *p, val pointer, ckl_dtype dtype, val ld, val n,
-                  val address, bool alone);
+                  val address);
 void column_load_staged(const column_split *s, const column_place *p, ckl_dtype dtype, val address, tensor to,
                         double fill);
 

@@ -112,9 +112,8 @@ enum { SMOOTH_X = ONLINE_VALUES, SMOOTH_W, ROW_SUMS };
 typedef struct row_loss {
     const problem *k;
     val sums[ROW_SUMS]; // variables
-    val target;         // of the row, and what is loaded by it
-    label t;
-    tensor rLogit; // (1)
+    label t;            // of the row, and what is loaded by it
+    tensor rLogit;      // (1)
     val weight;
 } row_loss;
 
@@ -144,10 +143,10 @@ static reduction reduction_of(const problem *k)
     return k->cfg->smooth ? all : online_reduction;
 }
 
-/* Loads the target of a row; no element has been added up. */
-static row_loss begin_loss(const problem *k, val row, val exists)
+/* Of a row of which nothing has been added up. */
+static row_loss begin_loss(const problem *k)
 {
-    row_loss l = { .k = k, .target = load_target(k, row, exists) };
+    row_loss l = { .k = k };
     online_begin(l.sums);
     for (int i = SMOOTH_X; i < count_of_sums(k); i++)
         l.sums[i] = variable(F32, immf(0));
@@ -200,10 +199,10 @@ static void add_row(row_loss *l, const row_place *place)
         add_tile(&all.of[1], 0, &rEnds, l);
 }
 
-/* Loads the logit and the weight of the row's class, after its target. */
-static void load_class(row_loss *l, const row_place *place)
+/* Loads the logit and the weight of the row's class. */
+static void load_class(row_loss *l, const row_place *place, val target)
 {
-    l->t = label_of(l->k, l->target, place->exists);
+    l->t = label_of(l->k, target, place->exists);
     l->t.valid = logical_and(l->t.valid, place->exists);
     l->rLogit = load_logit(l->k, place->row, l->t);
     l->weight = load_weight(l->k, l->t);
@@ -243,9 +242,10 @@ static void forward(const problem *k)
     row_place place = row_here(&k->split, k->p.rows, k->p.cols);
     launch_dependents();
     grid_wait(); // what is above overlaps the end of the kernel before
-    row_loss l = begin_loss(k, place.row, place.exists);
+    row_loss l = begin_loss(k);
+    val target = load_target(k, place.row, place.exists);
     add_row(&l, &place); // needs no class, whose two loads overlap this
-    load_class(&l, &place);
+    load_class(&l, &place, target);
     cluster_meet(k->split.cluster);
     row_reduce(&k->split, &all, l.sums);
     store_loss(&l, &place);
@@ -253,24 +253,33 @@ static void forward(const problem *k)
 
 /* Rows that flow through shared memory: nothing of them stays */
 
+typedef struct flow_rows {
+    const problem *k;
+    val target; // a variable: of the row that comes next
+    row_loss loss;
+} flow_rows;
+
+/* What the class asks for comes while the row is added up, and the next row's class. */
 static void first_pass(row_pipeline *s, val row, void *user)
 {
-    row_loss *l = user;
+    flow_rows *f = user;
+    const reduction all = reduction_of(f->k);
     const row_place place = row_pipeline_place(s, row);
-    *l = begin_loss(l->k, row, yes());
-    row_pipeline_first_pass(s, row, add_tile, l);
-    load_class(l, &place);
-    const reduction all = reduction_of(l->k);
-    row_pipeline_reduce_begin(s, &all, l->sums);
+    f->loss = begin_loss(f->k);
+    load_class(&f->loss, &place, f->target);
+    const val next = load_target(f->k, s->next, lt(s->next, s->rows));
+    row_pipeline_first_pass(s, row, add_tile, &f->loss);
+    row_pipeline_reduce_begin(s, &all, f->loss.sums);
+    assign(f->target, next);
 }
 
 static void second_pass(row_pipeline *s, val row, void *user)
 {
-    row_loss *l = user;
+    flow_rows *f = user;
+    const reduction all = reduction_of(f->k);
     const row_place place = row_pipeline_place(s, row);
-    const reduction all = reduction_of(l->k);
-    row_pipeline_reduce_end(s, &all, l->sums);
-    store_loss(l, &place);
+    row_pipeline_reduce_end(s, &all, f->loss.sums);
+    store_loss(&f->loss, &place);
 }
 
 /* CTAs for whose rings an SM has room: without the bound ptxas takes 168 registers for unrolled chunks. */
@@ -294,8 +303,8 @@ static void flow(const problem *k)
     min_ctas_per_sm(flow_ctas(&split, k->cfg->dtype));
     row_pipeline s = row_pipeline_begin(&split, &matrices, CROSSENTROPY_FLOW_VALUES, k->p.counter);
     s.fill = -INFINITY;
-    row_loss l = { .k = k };
-    row_pipeline_run(&s, &(row_passes){ first_pass, NULL, second_pass }, &l);
+    flow_rows f = { .k = k, .target = load_target(k, s.first_row, yes()) };
+    row_pipeline_run(&s, &(row_passes){ first_pass, NULL, second_pass }, &f);
     row_pipeline_end(&s);
 }
 

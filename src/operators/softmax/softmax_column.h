@@ -10,8 +10,6 @@ typedef struct columns {
     column_split split;
     softmax_values p;
     column_place place; // of this thread in its strip
-    bool alone;
-    ir_cache stores; // hint of the stores of outputs
 } columns;
 
 static inline tensor registers(const columns *c, ckl_dtype dtype)
@@ -45,7 +43,7 @@ static inline void store_outputs(const columns *c, const column_place *place, so
         const int e = i % c->split.vec;
         set(rY, i, output(c->form, at(rT, i), pairs + e * ONLINE_VALUES, factors[e]));
     }
-    column_store(&c->split, place, rY, c->p.y, c->form->dtype, c->p.ldy, c->p.n, c->stores);
+    column_store(&c->split, place, rY, c->p.y, c->form->dtype, c->p.ldy, c->p.n);
 }
 
 /* Visits of tiles */
@@ -102,7 +100,7 @@ static inline void write_gradients(const columns *c, const column_place *at, con
     tensor rDx = registers(c, F32); // (VEC,STEPS)
     for (int i = 0; i < static_size(rDx.layout); i++)
         set(rDx, i, softmax_gradient(c->form, at(rX[0], i), at(rX[1], i), found->of[i % c->split.vec], c->p.scale));
-    column_store(&c->split, at, rDx, c->p.dx, c->form->dtype, c->p.ldx, c->p.n, c->stores);
+    column_store(&c->split, at, rDx, c->p.dx, c->form->dtype, c->p.ldx, c->p.n);
 }
 
 /* Both passes: user is the column_states. */

@@ -40,21 +40,15 @@ static void halve_columns(const ckl_softmax_desc *d, softmax_column_config *c)
 }
 
 /*
- * Are two CTAs of 512 threads an SM, by 64 registers, faster than one? 32x512x3549 f16 92.7 us, by one 135.5. Not where
- * they spill, nor where each CTA has an SM to itself.
+ * Forward, f32: are two CTAs of 512 threads an SM, by 64 registers, faster than one? Not where they spill, nor where
+ * each CTA has an SM to itself.
  */
 static bool wants_two_ctas(const ckl_softmax_desc *d, const ckl_device_info *device, const column_split *s)
 {
-    enum { VECTORS = 8, SINGLES_HALF = 40, GRADIENTS = 13, GRADIENTS_HALF = 12 };
-    const bool single = s->vec == 1;
-    const bool many = column_split_ctas(s, d->outer, d->inner) > device->sm_count;
-    if (s->threads != COLUMN_THREADS_FULL)
-        return false;
-    if (!is_forward(d))
-        return single && s->steps <= (is_half(d) ? GRADIENTS_HALF : GRADIENTS);
-    if (is_half(d))
-        return single && s->cluster == 1 && s->steps <= SINGLES_HALF;
-    return (s->exact || (many && s->cluster == 1)) && s->vec == row_vec_full(CKL_F32) && s->steps <= VECTORS;
+    enum { VECTORS = 8 };
+    const bool many = s->cluster == 1 && column_split_ctas(s, d->outer, d->inner) > device->sm_count;
+    return s->threads == COLUMN_THREADS_FULL && is_forward(d) && (s->exact || many) &&
+           s->vec == row_vec_full(CKL_F32) && s->steps <= VECTORS && !is_half(d);
 }
 
 /*

@@ -18,7 +18,7 @@ void stage_tile(const columns *c, const column_place *tile, val slots)
     const softmax_form *f = c->form;
     for (int i = 0; i < softmax_inputs(f); i++)
         column_stage(&c->split, tile, softmax_input(f, &c->p, i), f->dtype, softmax_input_pitch(f, &c->p), c->p.n,
-                     slots_of_input(c, slots, i), c->alone);
+                     slots_of_input(c, slots, i));
 }
 
 void visit_staged(const columns *c, const column_place *tile, val slots, tile_visit *visit, void *user)

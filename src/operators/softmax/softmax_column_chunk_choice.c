@@ -17,15 +17,14 @@ enum {
 
 /*
  * Lines that begin anywhere, by vectors between boundaries of memory: gradients of 56x768x399 f16 45.3 us, by single
- * elements 55.1; whole strips of 88x320x2093 f16 80.6 and 94.1.
+ * elements 55.1.
  */
 static bool is_ragged(const ckl_softmax_desc *d)
 {
-    enum { LINES_MIN = 256, LINES_MIN_HALF = 512, LINES_WHOLE = 384 };
+    enum { LINES_MIN = 256, LINES_MIN_HALF = 512 };
     const int vec = row_vec_full(d->dtype);
-    const bool is_whole = is_half_forward(d) && d->n <= LINES_WHOLE;
     return softmax_vec_of(d) < vec / (is_half_forward(d) ? 2 : 1) && (d->ldx - d->ldy) % vec == 0 &&
-           d->n >= (is_half(d) && !is_whole ? LINES_MIN_HALF : LINES_MIN);
+           d->n >= (is_half(d) ? LINES_MIN_HALF : LINES_MIN);
 }
 
 /*
@@ -116,12 +115,12 @@ static int held_steps(const ckl_softmax_desc *d, const softmax_column_config *c)
  * (14336x7168 bf16 170.7 us, without 185.0), forward a tile of 16 KB (5x2393x7x640 bf16 66.3, without 70.0). Where a
  * strip is one chunk of few lines, CTAs are smaller and as many times more.
  */
-static int64_t split_held(const ckl_softmax_desc *d, int ctas, int lanes, int vec, int kept, softmax_column_config *c)
+static int64_t split_held(const ckl_softmax_desc *d, int ctas, int lanes, int kept, softmax_column_config *c)
 {
     enum { SM_BYTES = 192 << 10, THREADS_KEEPING = 128 };
     column_split *s = &c->split;
     const int threads = kept > KEPT_FEW ? THREADS_KEEPING : THREADS_HELD;
-    *s = (column_split){ .threads = threads, .lanes = lanes, .cluster = 1, .vec = vec, .ragged = is_ragged(d) };
+    *s = (column_split){ threads, lanes, .cluster = 1, .vec = chunk_vec(d), .ragged = is_ragged(d) };
     s->steps = held_steps(d, c);
     const int64_t tile_bytes = column_slots_bytes(s, d->dtype) * softmax_inputs(&c->form);
     const int64_t room = SM_BYTES / ctas / tile_bytes;
@@ -141,11 +140,9 @@ static int64_t choose_held(const ckl_softmax_desc *d, const ckl_device_info *dev
                            softmax_column_config *c)
 {
     enum { KEPT = 5 };
-    const int vec = chunk_vec(d), kept = is_ragged(d) ? 0 : is_forward(d) ? 1 : KEPT; // ragged ends take registers
-    const int64_t chunks = split_held(d, HELD_CTAS, lanes, vec, kept, c);
-    const int64_t ctas = d->outer * chunks * column_split_strips(&c->split, d->inner);
-    return kept && 2 * ctas < 3 * HELD_CTAS * (int64_t)device->sm_count ? split_held(d, HELD_CTAS, lanes, vec, 0, c)
-                                                                        : chunks;
+    const int kept = is_ragged(d) ? 0 : is_forward(d) ? 1 : KEPT; // ragged ends take registers
+    const int64_t chunks = split_held(d, HELD_CTAS, lanes, kept, c), ctas = chunks * softmax_strip_ctas(d, c);
+    return 2 * ctas < 3 * HELD_CTAS * (int64_t)device->sm_count ? split_held(d, HELD_CTAS, lanes, 0, c) : chunks;
 }
 
 /*
@@ -155,37 +152,27 @@ static int64_t choose_held(const ckl_softmax_desc *d, const ckl_device_info *dev
  */
 static bool fits_whole(const ckl_softmax_desc *d, int lanes, softmax_column_config *c)
 {
-    enum { FEWER_CTAS = 2, RAGGED_LANES = 16 };
-    const int vec = is_ragged(d) ? row_vec_full(d->dtype) : softmax_vec_of(d);
-    if (is_ragged(d))
-        return split_held(d, HELD_CTAS, RAGGED_LANES, vec, 0, c) == 1 ||
-               (is_half(d) && split_held(d, FEWER_CTAS, RAGGED_LANES, vec, 0, c) == 1);
-    if (split_held(d, HELD_CTAS, lanes, vec, 1, c) == 1)
-        return true;
-    if (!is_forward(d))
-        return split_held(d, FEWER_CTAS, lanes, vec, KEPT_FEW, c) == 1;
-    return is_half(d) && (split_held(d, HELD_CTAS, lanes / 2, vec, 1, c) == 1 ||
-                          split_held(d, FEWER_CTAS, lanes / 2, vec, 0, c) == 1);
+    enum { FEWER_CTAS = 2 };
+    return !is_ragged(d) && (split_held(d, HELD_CTAS, lanes, 1, c) == 1 ||
+                             (!is_forward(d) && split_held(d, FEWER_CTAS, lanes, KEPT_FEW, c) == 1) ||
+                             (is_half_forward(d) && split_held(d, HELD_CTAS, lanes / 2, 1, c) == 1));
 }
 
 /*
- * Are columns more than a cluster's registers hold, or, where tensors are more than caches and strips three quarters of
- * their lines, of 16 bits, or more than a CTA's registers hold by whole lines, or than two CTAs' where shared memory
- * has room for three (577x65280 f32 87.1 us, 83.1)?
+ * Are columns more than a cluster's registers hold, or, where tensors are more than caches, of 16 bits, or more than a
+ * CTA's registers hold by whole lines?
  */
 static bool wants_held(const ckl_softmax_desc *d, const ckl_device_info *device)
 {
-    enum { BYTES_MIN_HALF = 16 << 20, BYTES_MIN = 45 << 20, BYTES_MIN_GRADIENTS = 20 << 20, WHOLE_LINES = 640 };
+    enum { BYTES_MIN_HALF = 16 << 20, BYTES_MIN = 45 << 20, BYTES_MIN_GRADIENTS = 20 << 20 };
     const int64_t bytes_min = is_half(d) ? BYTES_MIN_HALF : is_forward(d) ? BYTES_MIN : BYTES_MIN_GRADIENTS;
-    const int64_t filled = 3 * round_up(d->inner, LINE_BYTES / dtype_bytes(d->dtype));
     column_split held;
     const int ctas = softmax_ctas_that_hold(d, device, &held);
     if (!device->has_tma || (!is_ragged(d) && softmax_vec_of(d) < row_vec_full(d->dtype) / (is_forward(d) ? 2 : 1)))
         return false;
-    if (ctas && (tensor_bytes(d) < bytes_min || filled > 4 * d->inner || d->n <= SHORT_LINES))
+    if (ctas && (tensor_bytes(d) < bytes_min || d->n <= SHORT_LINES))
         return false;
-    return is_ragged(d) || ctas != 1 || is_half(d) || !has_lines(&held, d->dtype) ||
-           (d->n <= WHOLE_LINES && held.vec * held.steps > COLUMN_FORWARD);
+    return is_ragged(d) || ctas != 1 || is_half(d) || !has_lines(&held, d->dtype);
 }
 
 /* Do lines begin within sectors of memory? */
@@ -196,15 +183,15 @@ static bool begins_in_sectors(const ckl_softmax_desc *d)
 }
 
 /*
- * Are lines of 256 bytes better? Of a pitch that is no whole number of sectors each line of 128 touches a fifth one,
- * and two lines of memory: gradients of 3512x28856 bf16 184.9 us, 208.3. Not for long columns, as each CTA reads the
- * sums of all columns of all chunks.
+ * Are lines of 256 bytes better? Of f32: 4096x12288 112.7 us, 119.7, gradients of 4857x1808 36.4, 38.1. Of a pitch that
+ * is no whole number of sectors each line of 128 touches a fifth one, and two lines of memory: gradients of 3512x28856
+ * bf16 184.9 us, 208.3. Not for long columns, as each CTA reads the sums of all columns of all chunks.
  */
 static bool wants_wide_lines(const ckl_softmax_desc *d, const softmax_column_config *c)
 {
     enum { STATES_MAX = 8 << 10 }; // bytes, of lines of 128
     const int64_t values = softmax_state_values(&c->form);
-    return begins_in_sectors(d) && !is_forward(d) && !is_ragged(d) &&
+    return (!is_half(d) || (begins_in_sectors(d) && !is_forward(d))) && !is_ragged(d) &&
            softmax_chunks_of(d, c) * column_split_room(&c->split) * values * (int64_t)sizeof(float) <= STATES_MAX;
 }
 
@@ -217,7 +204,6 @@ static bool wants_wide_lines(const ckl_softmax_desc *d, const softmax_column_con
  */
 ckl_status softmax_choose_column_held(const void *desc, const ckl_device_info *device, void *config)
 {
-    enum { RAGGED_LINES_MAX = 8192 }; // of 16 bits: 12288x2893 71.5 us held, 62.1 read twice; 2048x57603 189.6, 243
     static const char what[] = "softmax column_held";
     const ckl_softmax_desc *d = desc;
     softmax_column_config *c = config;
@@ -233,9 +219,6 @@ ckl_status softmax_choose_column_held(const void *desc, const ckl_device_info *d
     c->loading = fits_whole(d, wide, c) || fits_whole(d, lanes, c) ? 0 : at_once;
     if (!c->loading)
         return CKL_OK;
-    if (is_ragged(d) && is_half_forward(d) && d->n >= RAGGED_LINES_MAX && fold_of(d) > 1)
-        FAIL(CKL_UNSUPPORTED, "%s: n=%" PRId64 " lines that begin anywhere are faster read twice, several as one", what,
-             d->n);
     const int64_t chunks = choose_held(d, device, lanes, c);
     if (chunks > turn / (is_forward(d) ? 3 : 2) || (!is_ragged(d) && chunks * softmax_strip_ctas(d, c) < least))
         FAIL(CKL_UNSUPPORTED, "%s: %" PRId64 " chunks of columns of n=%" PRId64 " are faster read twice", what, chunks,
@@ -266,13 +249,11 @@ ckl_status softmax_choose_column_long(const void *desc, const ckl_device_info *d
     TRY(softmax_check_other_axis("softmax column_long", desc));
     c->fold = fold;
     c->form = softmax_form_of(d);
+    c->form.ctas_per_sm = HELD_CTAS;
     *s = (column_split){ .threads = THREADS_HELD, .cluster = 1, .ragged = is_ragged(d) };
     s->vec = s->ragged ? row_vec_full(d->dtype) : softmax_vec_of(d);
     s->lanes = s->ragged ? ragged_lanes(d, s->vec) : long_lanes(d);
     s->steps = held_steps(d, c);
-    while (!s->ragged && s->threads > WARP && column_split_lines(s) / 2 >= d->n)
-        s->threads /= 2;
-    c->form.ctas_per_sm = HELD_CTAS * THREADS_HELD / s->threads;
     const int64_t chunks = max_i64(1, TURNS * turn / max_i64(1, softmax_strip_ctas(d, c)));
     c->tiles = (int)max_i64(1, ceil_div(d->n, chunks * column_split_lines(s)));
     return CKL_OK;

@@ -138,7 +138,7 @@ void softmax_column_held(const void *config, int kernel)
         softmax_column_long(config, SOFTMAX_LONG_SCALAR + kernel - 1);
         return;
     }
-    column_held k = { .c = { .form = &cfg->form, .split = cfg->split, .p = params_of(softmax), .alone = cfg->alone },
+    column_held k = { .c = { .form = &cfg->form, .split = cfg->split, .p = params_of(softmax) },
                       .tiles = cfg->tiles,
                       .kept = cfg->kept };
     const columns *c = &k.c;

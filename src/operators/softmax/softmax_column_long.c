@@ -75,9 +75,7 @@ void softmax_column_long(const void *config, int kernel)
     const bool writes = pass == SOFTMAX_LONG_WRITES, scalar = kernel >= SOFTMAX_LONG_SCALAR;
     columns c = { .form = &cfg->form,
                   .split = scalar ? column_split_scalar(&cfg->split) : cfg->split,
-                  .p = params_of(softmax),
-                  .alone = cfg->alone,
-                  .stores = IR_CACHE_EVICT_FIRST }; // what is read again may stay in L2
+                  .p = params_of(softmax) };
     const bool staged = c.split.vec * dtype_bytes(c.form->dtype) >= SOFTMAX_COPY_BYTES_MIN;
     launch_bounds(c.split.threads, scalar ? 0 : cfg->form.ctas_per_sm); // single elements take more registers
     launch_dependents();

@@ -47,9 +47,8 @@ typedef struct softmax_row_config {
 } softmax_row_config;
 
 /* Fields of kernels that take strips in chunks: 0 in the configs of others. */
-#define SOFTMAX_COLUMN_CHUNK(X, owner)                                                                 \
-    X(owner, int, tiles, "1", "1 2 3 4 6 8", "tiles of a chunk, one after the other in shared memory") \
-    X(owner, bool, alone, "0", "0 1", "loads fill L2 with no more")
+#define SOFTMAX_COLUMN_CHUNK(X, owner) \
+    X(owner, int, tiles, "1", "1 2 3 4 6 8", "tiles of a chunk, one after the other in shared memory")
 
 /* And of column_long alone. */
 #define SOFTMAX_COLUMN_LONG(X, owner) \

@@ -10,7 +10,6 @@ typedef struct rows {
     const softmax_form *form;
     row_split split; // of a tile of a row
     bool in_phase;   // rows of inputs and outputs
-    ir_cache stores; // hint of theirs
     softmax_values p;
     val cols;        // u32
     row_place place; // of this thread in its row
@@ -97,8 +96,8 @@ static tensor load_scores(const rows *r, const row_span *span)
 static void store_outputs(const rows *r, const row_span *span, softmax_output *output, tensor rT, const val *pair,
                           val factor)
 {
-    tensor tYgY = with_cache(partition(r, span, r->p.y, r->p.ldy), r->stores); // (VEC,STEPS)
-    tensor rY = fragment_like(tYgY, F32);                                      // (VEC,STEPS)
+    tensor tYgY = partition(r, span, r->p.y, r->p.ldy); // (VEC,STEPS)
+    tensor rY = fragment_like(tYgY, F32);               // (VEC,STEPS)
     for (int step = 0, vec = span->split.vec; step < span->split.steps; step++) {
         for (int i = step * vec; i < (step + 1) * vec; i++)
             set(rY, i, output(r->form, at(rT, i), pair, factor));
@@ -108,8 +107,8 @@ static void store_outputs(const rows *r, const row_span *span, softmax_output *o
 
 static void store_gradients(const rows *r, const row_span *span, tensor rY, tensor rDy, val sum)
 {
-    tensor tXgDx = with_cache(partition(r, span, r->p.dx, r->p.ldx), r->stores); // (VEC,STEPS)
-    tensor rDx = fragment_like(tXgDx, F32);                                      // (VEC,STEPS)
+    tensor tXgDx = partition(r, span, r->p.dx, r->p.ldx); // (VEC,STEPS)
+    tensor rDx = fragment_like(tXgDx, F32);               // (VEC,STEPS)
     for (int step = 0, vec = span->split.vec; step < span->split.steps; step++) {
         for (int i = step * vec; i < (step + 1) * vec; i++)
             set(rDx, i, softmax_gradient(r->form, at(rY, i), at(rDy, i), sum, r->p.scale));
@@ -239,14 +238,12 @@ static void visit_tile(found *f, const row_span *tile, row_visit *visit)
     visit(tile, 0, rX, f);
 }
 
-/* The tiles of the row's first span, then the ends of a ragged row. What was read last may still be in L2. */
-static void over_tiles(found *f, row_visit *visit, bool from_the_end)
+/* The tiles of the row's first span, then the ends of a ragged row. */
+static void over_tiles(found *f, row_visit *visit)
 {
     const rows *r = f->r;
-    const val step = imm_as(U32, row_split_cols(&r->split)), last = sub(r->cols, imm_as(U32, 1));
-    LOOP_FROM(start, imm(0), r->cols, step) {
-        const val from = from_the_end ? sub(sub(last, rem(last, step)), start) : start;
-        row_span tile = { r->split, row_from(&r->spans.of[0].place, from) };
+    LOOP_FROM(start, imm(0), r->cols, imm((int)row_split_cols(&r->split))) {
+        row_span tile = { r->split, row_from(&r->spans.of[0].place, start) };
         visit_tile(f, &tile, visit);
     }
     if (r->spans.count > 1)
@@ -256,15 +253,14 @@ static void over_tiles(found *f, row_visit *visit, bool from_the_end)
 void softmax_long(const void *config, int kernel)
 {
     rows r = begin(config, kernel);
-    r.stores = IR_CACHE_EVICT_FIRST; // what is read again may stay in L2
     found f = { .r = &r };
     grid_wait(); // no launch_dependents(): early CTAs of the next kernel would crowd some SMs
     cluster_meet(r.split.cluster);
     softmax_begin(r.form, state_of(&f));
-    over_tiles(&f, sum_visit(&f), false);
+    over_tiles(&f, sum_visit(&f));
     row_reduce(&r.split, softmax_reduction(r.form), state_of(&f));
     find_factor(&f);
-    over_tiles(&f, write_visit(&f), true);
+    over_tiles(&f, write_visit(&f));
 }
 
 /* Rows that flow through shared memory */
