@@ -329,12 +329,12 @@ static void choose_workers(const norm_rows *d, const ckl_device_info *device, no
     c->persistent_ctas = !c->alone && one_us < all_us;
 }
 
-/* Rows in registers by one CTA, if it has registers for all at once. */
+/* Rows in registers by one CTA, if it has registers for all at once, by single elements too, which take more. */
 static void choose_alone(const norm_rows *d, norm_config *c)
 {
     row_split *s = &c->split;
     const int64_t unit = max_i64(WARP, s->row_threads), threads = round_up(d->rows * s->row_threads, unit);
-    if (d->rows < 1 || s->cluster > 1 || threads > max_i64(unit, packed_threads(d, s)))
+    if (d->rows < 1 || s->cluster > 1 || threads > max_i64(unit, packed_threads(d, s) * 3 / 4))
         return;
     s->threads = (int)threads;
     c->ctas_per_sm = 1;
