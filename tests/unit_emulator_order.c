@@ -372,6 +372,13 @@ static void prefetch_of_no_memory(void)
     BLAMED(ir_prefetch(add(p.memory, ir_int(IR_U64, planted ? (int64_t)1 << 40 : 3))));
 }
 
+static void discard_between_lines(void)
+{
+    parameters p = declare();
+    IF(ir_elect())
+        BLAMED(ir_discard(add(p.memory, ir_int(IR_U64, planted ? 64 : 128))));
+}
+
 /* A box of three coordinates through a map of two, or for a CTA that the cluster has not. */
 static void load_of_other_box(int coordinates, int mask)
 {
@@ -451,6 +458,7 @@ static const fault_case cases[] = {
     { bulk_store_to_between, 32, 1, { "misaligned bulk copy", "32 bytes to", "multiples of 16" } },
     { prefetch_of_odd_bytes, 32, 1, { "misaligned bulk copy", "24 bytes from", "multiples of 16" } },
     { prefetch_of_no_memory, 32, 1, { "global access" } },
+    { discard_between_lines, 32, 1, { "misaligned global access", "of 128 bytes, is no multiple of 128" } },
     { load_of_other_rank, 32, 1, { "wrong rank", "3 coordinates for a tensor map of rank 2" } },
     { load_for_no_cta, 32, 1, { "no such CTA", "multicast mask 0x4 in a cluster of 1 CTAs" } },
     { barrier_beyond_the_last, 32, 1, { "misused barrier", "barrier 16 of 32 threads; there are 16 barriers" } },
