@@ -358,6 +358,12 @@ FAULT(prefetch_of_no_memory, 32, 1, "global access")
     BLAMED(ir_prefetch(add(p.memory, ir_int(IR_U64, planted ? (int64_t)1 << 40 : 3))));
 }
 
+FAULT(discard_between_lines, 32, 1, "misaligned global access", "of 128 bytes, is no multiple of 128")
+{
+    IF(ir_elect())
+        BLAMED(ir_discard(add(p.memory, ir_int(IR_U64, planted ? 64 : 128))));
+}
+
 /* A box of three coordinates through a map of two, or for a CTA that the cluster has not. */
 static void load_of_other_box(parameters p, int coordinates, int mask)
 {

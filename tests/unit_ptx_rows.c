@@ -249,6 +249,7 @@ static void copies(void)
     LINE((MAKE(IR_U64, IR_U32), ir_bulk_store(a, b, 16, u32(256)), 0));
     LINE((MAKE(IR_U64), ir_bulk_prefetch(a, u32(256)), 0));
     LINE((MAKE(IR_U64), ir_prefetch(a), 0));
+    LINE((MAKE(IR_U64), ir_discard(a), 0));
     LINE((MAKE(IR_U64), ir_tma_prefetch(a), 0));
     for (int rank = 1; rank <= 5; rank++) {
         LINE((tma(false, rank, IR_CACHE_DEFAULT, 0, u32(0)), 0));

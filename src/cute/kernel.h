@@ -196,6 +196,7 @@
     (HERE, ir_bulk_load(shared, offset, global, bytes, barrier))
 #define bulk_prefetch(global, bytes)          (HERE, ir_bulk_prefetch(global, bytes))
 #define prefetch_L2(global)                   (HERE, ir_prefetch(global))
+#define discard_L2(global)                    (HERE, ir_discard(global)) // a line of 128 bytes
 #define mbarrier_init(barrier, arrivals)      (HERE, ir_mbarrier_init(barrier, 0, arrivals))
 #define mbarrier_expect(barrier, bytes)       (HERE, ir_mbarrier_expect(barrier, 0, bytes))
 #define mbarrier_wait(barrier, parity)        (HERE, ir_mbarrier_wait(barrier, 0, parity))

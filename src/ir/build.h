@@ -120,6 +120,7 @@ void ir_bulk_load(val shared, int64_t offset, val global, val bytes, val mbarrie
 void ir_bulk_store(val global, val shared, int64_t offset, val bytes);
 void ir_bulk_prefetch(val global, val bytes);
 void ir_prefetch(val global);
+void ir_discard(val global);
 
 /* mbarriers */
 void ir_mbarrier_init(val bar, int64_t offset, int count);

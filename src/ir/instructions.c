@@ -149,6 +149,12 @@ void ir_prefetch(val global)
     build_effect((ir_inst){ .op = IR_PREFETCH }, 1, &address);
 }
 
+void ir_discard(val global)
+{
+    const val address = address_of(IR_GLOBAL, global);
+    build_effect((ir_inst){ .op = IR_DISCARD }, 1, &address);
+}
+
 /* mbarriers */
 
 void ir_mbarrier_init(val bar, int64_t offset, int count)

@@ -149,6 +149,7 @@ typedef enum ir_sreg_kind {
  *   BULK_WAIT      [n] pending groups allowed; [mode] 1: until the sources were read, 0: until complete
  *   TMA_PREFETCH   () <- map             prefetches the descriptor
  *   PREFETCH       () <- global          brings the line there to L2, as BULK_PREFETCH does
+ *   DISCARD        () <- global          its 128 bytes are lost: L2 need not write them to memory
  *   BULK_PREFETCH  () <- global, bytes   brings them to L2, both multiples of 16; no access: may stand before
  *                                        GRID_WAIT, because what a kernel before still writes goes through L2 too.
  *                                        sm_80: nothing
@@ -249,6 +250,7 @@ typedef enum ir_sreg_kind {
     X(TMA_PREFETCH, "tma_prefetch", TMA)                \
     X(BULK_PREFETCH, "bulk_prefetch", TMA)              \
     X(PREFETCH, "prefetch", MEMORY)                     \
+    X(DISCARD, "discard", MEMORY)                       \
     X(MBARRIER_INIT, "mbarrier_init", SYNC)             \
     X(MBARRIER_ARRIVE, "mbarrier_arrive", SYNC)         \
     X(MBARRIER_EXPECT, "mbarrier_expect", SYNC)         \

@@ -158,6 +158,7 @@ static const ptx_row *const rows[IR_OP_COUNT] = {
     [IR_TMA_PREFETCH] = PLAIN("prefetch.tensormap [$X]"),
     [IR_BULK_PREFETCH] = ROWS({ 0, 0, PTX_SM80, "" }, { 0, 0, 0, "cp.async.bulk.prefetch.L2.global [$X], $y" }),
     [IR_PREFETCH] = ROWS({ 0, 0, PTX_SM80, "" }, { 0, 0, 0, "prefetch.global.L2 [$X]" }),
+    [IR_DISCARD] = PLAIN("discard.global.L2 [$X], 128"),
 
     /*
      * NOTE: an arrival at a peer's barrier carries no .release.cluster. The default semantics order this thread's

@@ -81,6 +81,7 @@ static const ir_rule rules[IR_OP_COUNT] = {
     [IR_TMA_PREFETCH] = { ":l", .sm90 = true },
     [IR_BULK_PREFETCH] = { ":lu" },
     [IR_PREFETCH] = { ":l" },
+    [IR_DISCARD] = { ":l" },
 
     [IR_MBARRIER_INIT] = { ":uu" },
     [IR_MBARRIER_ARRIVE] = { ":u" },

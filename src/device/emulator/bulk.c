@@ -162,6 +162,20 @@ outcome run_prefetch(warp *w, const step *s)
     return ADVANCE;
 }
 
+/* What is lost reads as all ones. */
+outcome run_discard(warp *w, const step *s)
+{
+    enum { LINE_BYTES = 128, LOST = 0xff };
+    EACH_ACTIVE(i, w->active) {
+        const uint64_t line = u64_of(w, s->in[0], i);
+        access a = warp_access(w, s, i, true);
+        if (!global_check(w, s, i, line, LINE_BYTES, LINE_BYTES, true) || !global_touch(&a, w->near, line, LINE_BYTES))
+            return FAULTED;
+        memset((void *)(uintptr_t)line, LOST, LINE_BYTES);
+    }
+    return ADVANCE;
+}
+
 /* NOTE: an H200 answers with an illegal instruction (ckl fuzz, with boxes loaded from any column). */
 static bool begins_with_chunk(const transfer *t)
 {

@@ -32,6 +32,7 @@ static handler *const handlers[IR_OP_COUNT] = {
     [IR_TMA_PREFETCH] = run_tma_prefetch,
     [IR_BULK_PREFETCH] = run_bulk_prefetch,
     [IR_PREFETCH] = run_prefetch,
+    [IR_DISCARD] = run_discard,
     [IR_MBARRIER_INIT] = run_mbarrier_init,
     [IR_MBARRIER_ARRIVE] = run_mbarrier_arrive,
     [IR_MBARRIER_EXPECT] = run_mbarrier_expect,

@@ -182,7 +182,9 @@ static int64_t workspace_backward(const ckl_plan *plan)
 {
     const norm_rows *d = plan->desc;
     const norm_config *c = plan->config;
-    return d->affine && !c->tiled && !c->alone ? groups_of(plan) * 2 * d->cols * (int64_t)sizeof(float) : 0;
+    return d->affine && !c->tiled && !c->alone
+               ? groups_of(plan) * 2 * norm_partial_pitch(d->cols) * (int64_t)sizeof(float)
+               : 0;
 }
 
 /* Sums of columns that read x and dy come first, as dx may overwrite either. */

@@ -2,10 +2,10 @@
  * norm_backward.c - gradients of the norms.
  *
  * Kernels 0 and 1 are persistent: each CTA (or cluster) takes rows at equal distances, writes their dx, keeps the sums
- * of their columns, and stores those in the workspace. Kernel 2 adds them in order. A row is in registers, a short one
- * in those of some lanes or warps of a CTA, or flows through shared memory. One that registers do not hold and bulk
- * copies cannot read is read tile by tile in each pass. Where registers do not hold sums of columns, kernel 2 reads x
- * and dy once more.
+ * of their columns, and stores those in the workspace. Kernel 2 adds them in order; of one CTA alone they are the
+ * gradients, and there is no kernel 2. A row is in registers, a short one in those of some lanes or warps of a CTA, or
+ * flows through shared memory. One that registers do not hold and bulk copies cannot read is read tile by tile in each
+ * pass. Where registers do not hold sums of columns, kernel 2 reads x and dy once more.
  *
  * Vectors of ragged rows (row.h) are those of dx. A CTA takes rows together that lie alike to 16-byte boundaries: a
  * thread has the same columns in each, so it can keep their sums.

@@ -130,7 +130,8 @@ enum { WHOLE = 1, CUT = 2, RAGGED = 4, ODD = CUT | RAGGED, ALL = WHOLE | ODD, LA
 static const flow_shape shapes[] = {
     // whole rows get the first one of the smallest cluster
     { WHOLE, 2, 2, 1, 128, 128, 1, 1, 15, 15, RING, 0, false },
-    { WHOLE, 2, 2, 1, 96, 192, 1, 16, 24, 24, AHEAD, 0, false },
+    { WHOLE, 2, 2, 1, 96, 160, 1, 1, 24, 24, AHEAD, 0, false },
+    { WHOLE, 2, 3, 1, 128, 128, 1, 1, 15, 15, RING, 0, false },
     { WHOLE, 2, 2, 1, 224, 224, 1, 16, 24, 20, AHEAD, 0, false },
     { WHOLE, 2, 2, 1, 256, 288, 1, 16, 27, 27, AHEAD, 0, false },
     { WHOLE, 2, 3, 1, 224, 256, 1, 16, 18, 18, AHEAD, 0, false },
@@ -140,7 +141,7 @@ static const flow_shape shapes[] = {
     { WHOLE, 4, 1, 4, 160, 256, 1, 1, 18, 18, AHEAD, 0, false },
     { WHOLE, 4, 1, 2, 128, 256, 4, 16, 20, 20, AHEAD, 0, false },
     { WHOLE, 4, 3, 1, 128, 256, 2, 16, 18, 18, AHEAD, 0, false },
-    { WHOLE, 4, 4, 1, 128, 256, 8, 16, 18, 18, AHEAD, 0, false },
+    { WHOLE, 4, 4, 1, 128, 256, 8, 16, 16, 16, AHEAD, 0, false },
     { CUT, 4, 4, 1, 64, 256, 1, 16, 20, 20, AHEAD, 0, false },
     // others the one whose instructions cost least
     { ODD, 2, 1, 2, 64, 288, 1, 16, 24, 20, HELD, 1, false },
@@ -304,45 +305,39 @@ static void choose_backward_rows(const norm_rows *d, const ckl_device_info *devi
         *s = norm_tiled_split(d, device, false);
 }
 
-/*
- * What so many CTAs or clusters cost beside their rows' bytes: turns, and partial sums, which are written and read by
- * another launch. One alone leaves none.
- */
+/* What so many CTAs or clusters cost beside their rows' bytes: turns, and partial sums, which are written and read. */
 static double workers_us(const norm_rows *d, int64_t workers)
 {
-    static const double TURN_US = 0.3, LAUNCH_US = 1.2, BYTES_OF_US = 4e6;
-    const double turns = TURN_US * (double)ceil_div(d->rows, workers);
+    static const double TURN_US = 0.3, BYTES_OF_US = 4e6;
     const double bytes = (double)even_workers(d->rows, workers) * (1 + d->centred) * 4 * (double)d->cols;
-    return workers == 1 ? turns : turns + LAUNCH_US + 2 * bytes / BYTES_OF_US;
+    return TURN_US * (double)ceil_div(d->rows, workers) + 2 * bytes / BYTES_OF_US;
 }
 
 /*
- * Rows that flow by all CTAs, by one an SM or, if they lie alike, by one alone: layer norm of bf16, 577x4096, 13.8 us by
- * 289 CTAs, 12.3 by 116; RMS norm 1000x4096 14.3 by 334, 13.9 by 125.
+ * Rows that flow by all CTAs, by one an SM or, if they lie alike, by one alone, which leaves no partial sums to another
+ * launch: layer norm of bf16, 577x4096, 13.8 us by 289 CTAs, 12.3 by 116; RMS norm 1000x4096 14.3 by 334, 13.9 by 125.
  */
 static void choose_workers(const norm_rows *d, const ckl_device_info *device, norm_config *c)
 {
-    enum { ROWS_FEW = 3 }; // of a CTA or cluster: of more, bytes take longer than turns
+    enum { ROWS_FEW = 3 };                                // of a CTA or cluster: of more, bytes take longer than turns
+    static const double LAUNCH_US = 0.95, ALONE_US = 0.5; // of a row that no other CTA overlaps
     const int64_t one = max_i64(1, device->sm_count / c->split.cluster), all = one * c->ctas_per_sm;
     const double all_us = workers_us(d, all), one_us = workers_us(d, one);
     if (d->rows >= ROWS_FEW * all)
         return;
-    c->alone = norm_phases(d, c) == 1 && workers_us(d, 1) < fmin(all_us, one_us);
+    c->alone = norm_phases(d, c) == 1 && ALONE_US * (double)d->rows < LAUNCH_US + fmin(all_us, one_us);
     c->persistent_ctas = !c->alone && one_us < all_us;
 }
 
-/* Rows in registers by one CTA, as many at once as it has registers for, where they are few turns. */
+/* Rows in registers by one CTA, if it has registers for all at once, by single elements too, which take more. */
 static void choose_alone(const norm_rows *d, norm_config *c)
 {
-    enum { TURNS = 2 };
-    row_split one = c->split;
-    const int64_t unit = max_i64(WARP, one.row_threads), wanted = ceil_div(d->rows * one.row_threads, unit);
-    if (one.cluster == 1)
-        one.threads = (int)(unit * max_i64(1, min_i64(wanted, packed_threads(d, &one) / unit)));
-    if (norm_phases(d, c) != 1 || ceil_div(d->rows, row_split_rows(&one)) > TURNS)
+    row_split *s = &c->split;
+    const int64_t unit = max_i64(WARP, s->row_threads), threads = round_up(d->rows * s->row_threads, unit);
+    if (d->rows < 1 || s->cluster > 1 || threads > max_i64(unit, packed_threads(d, s) * 3 / 4))
         return;
+    s->threads = (int)threads;
     c->ctas_per_sm = 1;
-    c->split = one;
     c->alone = true;
 }
 

@@ -36,6 +36,12 @@ static void write_group_sums(const cta_sums *c, int step)
     }
 }
 
+/* norm_partial_pitch(), i64. */
+static val partial_pitch(const norm_backward_values *o)
+{
+    return convert(I64, bit_and(add(o->cols, imm(NORM_PARTIAL_LINE - 1)), imm(-NORM_PARTIAL_LINE)));
+}
+
 /* One element of dgamma or dbeta. */
 static void set_gradient(const norm_backward_values *o, ckl_dtype dtype, val gradient, val column, val total)
 {
@@ -47,7 +53,7 @@ static void store_columns(const cta_sums *c, int step)
     const row_split *s = c->split;
     const int columns = s->row_threads * s->vec;
     val cols = c->o->cols, line = mul(convert(I64, cta_x()), imm(c->kinds));
-    layout lines = make_layout(shape(cols, mul(c->o->groups, imm(c->kinds))), coord(1, convert(I64, cols)));
+    layout lines = make_layout(shape(cols, mul(c->o->groups, imm(c->kinds))), coord(1, partial_pitch(c->o)));
     tensor gPartial = gmem_tensor(c->o->partial, F32, lines); // (COLS,LINES)
     for (int first = 0; first < columns; first += s->threads) {
         val here = add(thread(), imm(first)), column = add(here, imm(step * columns));
@@ -120,14 +126,14 @@ void norm_store_sums(const row_split *s, const row_place *p, const norm_backward
             continue;
         }
         here.row = add(mul(group, imm(sums->kinds)), imm(kind));
-        tensor gSum = row_of_matrix(s, &here, o->partial, F32, convert(I64, o->cols)); // (VEC,STEPS)
+        tensor gSum = row_of_matrix(s, &here, o->partial, F32, partial_pitch(o)); // (VEC,STEPS)
         if (width == s->vec) {
             for (int step = 0; step < s->steps; step++)
                 IF(row_inside(s, &here, step))
                     copy(slice(sums->rSums[kind], _, step), slice(gSum, _, step), 4 * width);
             continue;
         }
-        val line = add(o->partial, mul(convert(U64, mul(here.row, convert(I64, o->cols))), imm(4)));
+        val line = add(o->partial, mul(convert(U64, mul(here.row, partial_pitch(o))), imm(4)));
         val warps = mul(warp(), imm(4 * WARP * (s->vec + width)));
         for (int step = 0; step < s->steps; step++)
             store_exchanged(s, p, step, sums->rSums[kind], line, add(smem_address(sums->exchange), warps));
@@ -175,7 +181,7 @@ static void add_partial(void *user, val group)
     val lines = mul(c->o.groups, imm(c->kinds));
     for (int kind = 0; kind < c->kinds; kind++) {
         val line = add(mul(group, imm(c->kinds)), imm(kind));
-        tensor rPartial = load_vector(c, c->o.partial, F32, lines, convert(I64, c->o.cols), line, true); // (VEC)
+        tensor rPartial = load_vector(c, c->o.partial, F32, lines, partial_pitch(&c->o), line, true); // (VEC)
         for (int v = 0; v < c->vec; v++)
             assign(c->sums.sum[kind * c->vec + v], add(c->sums.sum[kind * c->vec + v], at(rPartial, v)));
     }
@@ -188,6 +194,19 @@ static void store_column(void *user, val number, val i, val total)
     val sums = c->kinds > 1 ? select(lt(i, imm(c->vec)), c->o.dgamma, c->o.dbeta) : c->o.dgamma;
     IF(lt(column, c->o.cols))
         set_gradient(&c->o, c->cfg->dtype, sums, column, total);
+}
+
+/* The partial sums of this CTA's columns have been added: L2 need not write them to memory. */
+static void discard_partial(const columns *c)
+{
+    const int threads = norm_column_threads(c->cfg), own = c->cfg->column_lanes * c->vec / NORM_PARTIAL_LINE; // lines
+    val pitch = partial_pitch(&c->o), end = mul(mul(c->o.groups, imm(c->kinds)), imm64(own));
+    LOOP_FROM(i, convert(I64, thread()), end, imm64(threads)) {
+        val number = add(mul(convert(I64, cta_x()), imm(own)), rem(i, imm64(own)));
+        val column = mul(number, imm(NORM_PARTIAL_LINE));
+        IF(lt(column, pitch))
+            discard_L2(add(c->o.partial, mul(convert(U64, add(mul(div(i, imm64(own)), pitch), column)), imm(4))));
+    }
 }
 
 /*
@@ -216,4 +235,7 @@ void norm_backward_columns(const norm_config *cfg)
         }
     }
     column_sums_finish(&c.sums, store_column, &c);
+    if (c.cfg->column_lanes * c.vec >= NORM_PARTIAL_LINE)
+        IF(ne(c.o.partial, imm(0)))
+            discard_partial(&c);
 }

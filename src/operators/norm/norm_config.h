@@ -87,7 +87,10 @@ KERNEL_PARAMS(norm_forward, NORM_FORWARD_PARAMS);
     X(owner, pointer, dgamma)          \
     X(owner, pointer, dbeta)
 
-/* partial: (COLS,KINDS,GROUPS) f32, sums of columns over the rows of a CTA or cluster, a group; dgamma, then dbeta. */
+/*
+ * partial: f32, sums of columns over the rows of a CTA or cluster, a group: lines of norm_partial_pitch() for dgamma,
+ * then dbeta of each.
+ */
 KERNEL_PARAMS(norm_backward, NORM_BACKWARD_PARAMS);
 
 /* 32-bit values of the largest reduction over a row that flows. */
@@ -120,6 +123,13 @@ static inline int64_t norm_exchange_bytes(const row_split *s)
 static inline int64_t norm_sums_bytes(const norm_config *c)
 {
     return c->affine ? norm_dgamma_bytes(c) + norm_exchange_bytes(&c->split) : 0;
+}
+
+/* Floats from one line of partial sums to the next one: whole lines of memory. */
+enum { NORM_PARTIAL_LINE = 128 / 4 };
+static inline int64_t norm_partial_pitch(int64_t cols)
+{
+    return round_up(cols, NORM_PARTIAL_LINE);
 }
 
 /* Columns of a chunk that have slots of gamma and beta in shared memory; the most bytes of all: norm_weights.c. */
