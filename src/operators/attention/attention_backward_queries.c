@@ -12,12 +12,11 @@
 #include "operators/attention/attention_backward.h"
 
 enum {
-    BARRIER_OWN = 1,   // named, + consumer: its 128 threads
-    BARRIER_TOLD = 4,  // + 2 * consumer + the block's lowest bit: dS is stored: it arrives, the other one waits
-    VECTOR = 4,        // of f32
-    SUMS_COLUMNS = 64, // of the workspace, for TMA
-    PAD = 8,           // elements between queries in shared memory, against bank conflicts
-    OUT_VECTOR = 8,    // elements of 16 bytes
+    BARRIER_SLOPES = 4, // named: dS of all consumers is in shared memory
+    VECTOR = 4,         // of f32
+    SUMS_COLUMNS = 64,  // of the workspace, for TMA
+    PAD = 8,            // elements between queries in shared memory, against bank conflicts
+    OUT_VECTOR = 8,     // elements of 16 bytes
 };
 
 /* Queries of a consumer's tile. */
@@ -111,46 +110,29 @@ void attention_backward_describe_queries(const backward_kernel *k, backward_cons
     c->tCrKt = descriptors_A(&c->dq_mma, attention_transposed_chunks(k->sX1, k->d));
     c->tCrSlopes = descriptors_B(&c->dq_mma, attention_transposed_chunks(k->sSlopes, k->dq_columns));
     c->dq = k->halves == 1 ? c->slopes : fragment_C(&c->dq_mma, ROWS, k->dq_columns.used);
-    c->block = variable(U32, imm(BACKWARD_FIRST - 1));
+    c->turn = variable(U32, imm(SLOPE_BUFFERS - 1));
 }
 
-/* Of a block: where a consumer tells the other one that its dS is stored. */
-static val told_barrier(val consumer, val number)
+/* Stores dS^T, keys by queries, to this consumer's tiles. */
+static void store_slopes(const backward_kernel *k, const backward_consumer *c)
 {
-    return add(add(mul(consumer, imm(2)), bit_and(number, imm(1))), imm(BARRIER_TOLD));
+    for (int half = 0; half < k->halves; half++) {
+        tensor sTile = slice(k->sSlopes, _, _, _, tile_of_slopes(k, c->turn, c->index, half)); // (ROWS,CHUNK,CHUNKS)
+        attention_store_chunks(c->slopes, half * k->dq_columns.used, sTile, k->dq_columns);
+    }
 }
 
 /*
- * The block before is in shared memory. Who has told about it is done with the products of two blocks earlier, whose
- * buffer is free then.
+ * This consumer's tile of dQ^T; asynchronous. With two buffers of dS one barrier a step is enough: who arrives has
+ * finished the products of the step before, so that step's buffer is free for the next one.
  */
-void attention_backward_wait_slopes(const backward_kernel *k, const backward_consumer *c)
-{
-    named_sync(add(c->index, imm(BARRIER_OWN)), WARPGROUP);
-    named_sync(told_barrier(sub(imm(1), c->index), sub(c->block, imm(1))), k->cfg->consumers * WARPGROUP);
-}
-
-/* dS^T, keys by queries, to this consumer's tiles. */
-void attention_backward_store_slopes(const backward_kernel *k, const backward_consumer *c)
-{
-    const val buffer = rem(c->block, imm(SLOPE_BUFFERS));
-    for (int half = 0; half < k->halves; half++) {
-        tensor sTile = slice(k->sSlopes, _, _, _, tile_of_slopes(k, buffer, c->index, half)); // (ROWS,CHUNK,CHUNKS)
-        attention_store_chunks(c->slopes, half * k->dq_columns.used, sTile, k->dq_columns);
-    }
-    fence_proxy_async();
-}
-
-void attention_backward_tell_slopes(const backward_kernel *k, const backward_consumer *c)
-{
-    named_arrive(told_barrier(c->index, c->block), k->cfg->consumers * WARPGROUP);
-}
-
-/* This consumer's tile of dQ^T of the block before. */
-void attention_backward_issue_queries(const backward_kernel *k, const backward_consumer *c)
+void attention_backward_issue_queries(const backward_kernel *k, backward_consumer *c)
 {
     const int consumers = k->cfg->consumers;
-    val index = shuffle(c->index, imm(0)), buffer = shuffle(rem(sub(c->block, imm(1)), imm(SLOPE_BUFFERS)), imm(0));
+    store_slopes(k, c);
+    fence_proxy_async();
+    named_sync(imm(BARRIER_SLOPES), consumers * WARPGROUP);
+    val index = shuffle(c->index, imm(0)), buffer = shuffle(c->turn, imm(0));
     mma_fence();
     for (int j = 0; j < consumers; j++) {
         tensor tCrKt = slice(c->tCrKt, _, _, j); // (D/64,MMA_K)
@@ -164,12 +146,12 @@ void attention_backward_issue_queries(const backward_kernel *k, const backward_c
 }
 
 /* This consumer's sums to shared memory, each thread's vectors together. */
-void attention_backward_share_queries(const backward_kernel *k, const backward_consumer *c)
+void attention_backward_share_queries(const backward_kernel *k, backward_consumer *c)
 {
     const layout by_threads = layout_of_sums(k->cfg);
     val in_consumer = thread_at(warp(), 0, WARPGROUP / 32, k->cfg->consumers);
     tensor sVectors = slice(tensor_with_layout(k->sSums, by_threads), _, lane(), _, in_consumer, c->index);
-    pipeline_state sums = { imm_as(U32, 0), bit_and(c->block, imm(1)), 1 };
+    pipeline_state sums = { imm_as(U32, 0), c->turn, 1 };
     pipeline_wait_empty(&k->sums, &sums);
     IF(has_rows(k->cfg, c->index, in_consumer))
         for (int i = 0; i < k->dq_columns.used / 8; i++) {
@@ -182,6 +164,7 @@ void attention_backward_share_queries(const backward_kernel *k, const backward_c
     warp_sync();
     IF(eq(lane(), imm(0)))
         pipeline_arrive(&k->sums, &sums);
+    assign(c->turn, bit_xor(c->turn, imm(1)));
 }
 
 /* How many CTAs add to a block before this one: those with earlier keys that some query of the block sees. */

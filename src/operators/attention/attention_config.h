@@ -257,8 +257,7 @@ plan_cost attention_rows_cost(const ckl_device_info *device, int threads, double
     X(owner, int, block, "64", "16 32 48 64 80 96", "queries that the keys' kernel takes at a time") \
     X(owner, int, keys, "96", "32 48 64 80 96 112 128", "keys that the queries' kernel does")        \
     X(owner, int, stages, "2", "2 3 4", "blocks in shared memory")                                   \
-    X(owner, bool, ordered, "1", "0 1", "sums of dQ are in the order of the keys")                   \
-    X(owner, bool, apart, "1", "0 1", "the second consumer begins behind the first")
+    X(owner, bool, ordered, "1", "0 1", "sums of dQ are in the order of the keys")
 
 typedef struct attention_sm90_backward_config {
     attention_form form;
