@@ -447,8 +447,8 @@ static ckl_status admit_sm90(const void *desc, const ckl_device_info *device, co
     TRY(attention_check_form("sm90", CKL_DIRECTION_FORWARD, d, &c->form));
     TRY(attention_check_heads("sm90", d));
     TRY(attention_check_windows("sm90", d));
-    if (c->old && (c->form.mask || attention_score_has_blocks(d->score) || c->form.dv > 128))
-        FAIL(CKL_INVALID, "attention sm90: old=1 is for scores without mask that skip no blocks, and for dv up to 128");
+    if (c->old && (c->form.mask || c->form.dv > 128))
+        FAIL(CKL_INVALID, "attention sm90: old=1 is for scores without mask, and for dv up to 128");
     if (c->consumers < 1 || c->consumers > 3)
         FAIL(CKL_INVALID, "attention sm90: consumers=%d is not in 1..3", c->consumers);
     if (c->ctas < 1 || c->ctas > 3 || (c->ctas > 1 && c->consumers > 1))
