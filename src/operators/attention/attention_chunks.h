@@ -62,6 +62,7 @@ tiled_mma attention_warps_mma(ckl_dtype dtype, int warps);
 enum { CHUNKS_MAX = 4 };
 typedef struct score_operands {
     columns n;
+    bool held;               // X is in registers: (PAIRS,1,MMA_K)
     tensor tCrX[CHUNKS_MAX]; // (1,MMA_K)
     tensor tCrY[CHUNKS_MAX]; // (1,MMA_K,STAGES)
 } score_operands;
