@@ -6,7 +6,6 @@
 #include "operators/attention/attention_score.h"
 
 enum {
-    WARPGROUP = 128,
     ROWS = ATTENTION_ROWS,
     STATS = 2,
     COLUMNS_MAX = 64, // of a block, whose values a thread has in a row

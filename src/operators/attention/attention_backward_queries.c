@@ -13,10 +13,9 @@
 
 enum {
     BARRIER_SLOPES = 4, // named: dS of all consumers is in shared memory
-    VECTOR = 4,         // of f32
+    QUAD = 4,           // f32 of 16 bytes
     SUMS_COLUMNS = 64,  // of the workspace, for TMA
     PAD = 8,            // elements between queries in shared memory, against bank conflicts
-    OUT_VECTOR = 8,     // elements of 16 bytes
 };
 
 /* Queries of a consumer's tile. */
@@ -46,13 +45,13 @@ int64_t attention_backward_sums_smem(const attention_sm90_backward_config *c)
            attention_backward_sums_bytes(c) + 16;
 }
 
-/* Where the threads of the consumers have their vectors: (VECTOR,LANES,VECTORS,WARPS,CONSUMERS). */
+/* Where the threads of the consumers have their vectors: (QUAD,LANES,VECTORS,WARPS,CONSUMERS). */
 static layout layout_of_sums(const attention_sm90_backward_config *c)
 {
-    const int vectors = dq_columns_of(c).used / 8, of_warp = VECTOR * 32 * vectors;
+    const int vectors = dq_columns_of(c).used / 8, of_warp = QUAD * 32 * vectors;
     const int rows = attention_columns_of(c->form.d).used, warps = rows < ROWS ? rows / 16 : ROWS / 16;
-    return make_layout(shape(VECTOR, 32, vectors, warps, c->consumers),
-                       stride(1, VECTOR, VECTOR * 32, of_warp, warps * of_warp));
+    return make_layout(shape(QUAD, 32, vectors, warps, c->consumers),
+                       stride(1, QUAD, QUAD * 32, of_warp, warps * of_warp));
 }
 
 /* Has this thread's warp rows of dQ^T? */
@@ -155,9 +154,9 @@ void attention_backward_share_queries(const backward_kernel *k, backward_consume
     pipeline_wait_empty(&k->sums, &sums);
     IF(has_rows(k->cfg, c->index, in_consumer))
         for (int i = 0; i < k->dq_columns.used / 8; i++) {
-            tensor some = fragment(F32, compact(leaf(VECTOR)));
-            for (int v = 0; v < VECTOR; v++)
-                set(some, v, at(c->dq, i * VECTOR + v));
+            tensor some = fragment(F32, compact(leaf(QUAD)));
+            for (int v = 0; v < QUAD; v++)
+                set(some, v, at(c->dq, i * QUAD + v));
             copy(some, slice(sVectors, _, i), 16);
         }
     fence_proxy_async();
@@ -259,22 +258,22 @@ static tensor take_sums(const attention_values *p, const attention_sm90_backward
 {
     val number = x->number, index = x->index;
     const int queries = dq_columns_of(cfg).used;
-    tensor acc = fragment_C(mma, ROWS, queries), zeros = fragment(F32, compact(leaf(VECTOR)));
+    tensor acc = fragment_C(mma, ROWS, queries), zeros = fragment(F32, compact(leaf(QUAD)));
     tensor gBlock = gmem_tensor(p->sums, F32, layout_of_sums(cfg));
     gBlock.address = add(gBlock.address, mul(convert(U64, number), imm_as(U64, attention_backward_sums_bytes(cfg))));
-    tensor gVectors = slice(gBlock, _, lane(), _, warp(), index); // (VECTOR,VECTORS)
+    tensor gVectors = slice(gBlock, _, lane(), _, warp(), index); // (QUAD,VECTORS)
     val turn = attention_backward_turn_of(p, number);
     val is_there = logical_and(has_rows(cfg, index, warp()), x->exists);
     fill(acc, immf(0));
     fill(zeros, immf(0));
     IF(cfg->ordered ? logical_and(is_there, ne(load_relaxed(U32, turn), imm(0))) : is_there) {
         for (int i = 0; i < queries / 8; i++) {
-            tensor some = fragment(F32, compact(leaf(VECTOR)));
+            tensor some = fragment(F32, compact(leaf(QUAD)));
             copy(slice(gVectors, _, i), some, 16);
             if (!cfg->ordered)
                 copy(zeros, slice(gVectors, _, i), 16);
-            for (int v = 0; v < VECTOR; v++)
-                set(acc, i * VECTOR + v, mul(at(some, v), p->scale));
+            for (int v = 0; v < QUAD; v++)
+                set(acc, i * QUAD + v, mul(at(some, v), p->scale));
         }
     }
     return acc;
@@ -284,22 +283,22 @@ static tensor take_sums(const attention_values *p, const attention_sm90_backward
 static void store_queries(const attention_values *p, const attention_sm90_backward_config *cfg, const dq_place *x,
                           tensor sDQ)
 {
-    const int lanes = ROWS / OUT_VECTOR, at_once = WARPGROUP / lanes, queries = dq_columns_of(cfg).used;
+    const int lanes = ROWS / VECTOR, at_once = WARPGROUP / lanes, queries = dq_columns_of(cfg).used;
     const attention_form *form = &cfg->form;
     val batch = form->ragged ? imm_as(U32, 0) : x->batch;
     layout all = make_layout(shape(p->q, form->d, p->heads, p->all_heads),
                              stride(p->ld[ATTENTION_Q], 1, p->ld_head[ATTENTION_Q], p->ld_batch[ATTENTION_Q]));
     tensor gDQ = slice(gmem_tensor(p->grad[ATTENTION_Q], form->dtype, all), _, _, x->head, batch);
     val first = thread_at(thread(), 1, lanes, at_once), vector = thread_at(thread(), 0, lanes, at_once);
-    val column = add(x->column, mul(vector, imm(OUT_VECTOR)));
+    val column = add(x->column, mul(vector, imm(VECTOR)));
     for (int i = 0; i < queries; i += at_once) {
         val query = add(first, imm(i)), token = add(x->token, query);
         val is_there = logical_and(lt(query, imm(queries)), lt(token, x->s.q));
         IF(logical_and(is_there, lt(column, imm(form->d)))) {
-            tensor some = fragment(form->dtype, compact(leaf(OUT_VECTOR)));
-            copy(local_tile(slice(sDQ, _, query), leaf(OUT_VECTOR), coord(vector)), some, 16);
+            tensor some = fragment(form->dtype, compact(leaf(VECTOR)));
+            copy(local_tile(slice(sDQ, _, query), leaf(VECTOR), coord(vector)), some, 16);
             val row = form->ragged ? add(token, x->s.q_at) : token;
-            copy(some, local_tile(slice(gDQ, row, _), leaf(OUT_VECTOR), coord(div(column, imm(OUT_VECTOR)))), 16);
+            copy(some, local_tile(slice(gDQ, row, _), leaf(VECTOR), coord(div(column, imm(VECTOR)))), 16);
         }
     }
 }

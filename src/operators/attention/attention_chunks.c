@@ -5,8 +5,6 @@
 
 #include "cute/kernel.h"
 
-enum { STEP = 16 }; // of K of an atom
-
 columns attention_columns_of(int d)
 {
     int chunk = d <= 32 ? 32 : 64, used = (d + 15) / 16 * 16;

@@ -8,6 +8,13 @@
 #include "cute/tma.h"
 #include "operators/attention/attention_config.h"
 
+enum {
+    LANES = 32,
+    WARPGROUP = 128, // threads
+    VECTOR = 8,      // elements of 16 bytes
+    STEP = 16,       // of K of an MMA
+};
+
 /* A head of Q and K, or of V and O, in shared memory: chunks of columns, each a span of the swizzle. */
 typedef struct columns {
     int chunk, chunks;

@@ -5,7 +5,7 @@
 #include "cute/kernel.h"
 #include "operators/attention/attention_decode_latent.h"
 
-enum { QUAD = ATTENTION_DECODE_LATENT_QUAD, QUAD_BYTES = 4 * QUAD, ROWS = 2 }; // rows of a thread
+enum { QUAD_BYTES = 4 * QUAD, ROWS = 2 }; // rows of a thread
 
 val attention_decode_latent_row(const latent_part *part, int r)
 {

@@ -4,10 +4,7 @@
 #include "cute/kernel.h"
 #include "operators/attention/attention_score.h"
 
-enum {
-    WARPGROUP = 128,
-    ROWS = ATTENTION_ROWS,
-};
+enum { ROWS = ATTENTION_ROWS };
 
 /* Everything the roles share. Letters: Q (BM,D), K (BN,D), V (BN,DV), O (BM,DV). */
 typedef struct sm90_kernel {
