@@ -6,12 +6,10 @@
 #include "operators/attention/attention_score.h"
 
 enum {
-    WARPGROUP = 128,
     ROWS = ATTENTION_ROWS,
     STATS = 2,
-    COLUMNS_MAX = 64,                   // of a block, whose values a thread has in a row
-    SLOPE_BUFFERS = 3,                  // of the block before, of this one, and of who is a block behind
-    BACKWARD_FIRST = 2 * SLOPE_BUFFERS, // block of a consumer: before it one of zeros, in the last buffer
+    COLUMNS_MAX = 64, // of a block, whose values a thread has in a row
+    SLOPE_BUFFERS = 2,
 };
 
 /* Everything the roles share. Letters: rows (ROWS), tokens of a block (BN). */
@@ -69,7 +67,7 @@ typedef struct backward_consumer {
     tiled_mma dq_mma;
     tensor tCrKt, tCrSlopes; // (D/64,MMA_K,CONSUMERS), (1,MMA_K,TILES)
     tensor dq;               // (MMA,1,1), in the registers of slopes
-    val block;               // with dQ: its number, from BACKWARD_FIRST on
+    val turn;                // 1 and 0 in turn: the buffer of dS, the parity of the sums' barriers
 } backward_consumer;
 
 /* -lse or delta (which: 0, 1) of a thread's queries, which are its rows or, where rows are keys, its columns. */
@@ -149,15 +147,11 @@ void attention_backward_describe_sums(backward_kernel *k);
 void attention_backward_describe_queries(const backward_kernel *k, backward_consumer *c);
 
 /*
- * The scores' gradients of a block go to shared memory. A block later, as consumers are not to wait for each other: the
- * product of both consumers' gradients of the block before and the keys, asynchronous; handing it to the warp that adds
- * it to the sums. wait: for both to have stored that block.
+ * The product of the scores' gradients and the keys, asynchronous; handing the result to the warp that adds it to the
+ * sums.
  */
-void attention_backward_wait_slopes(const backward_kernel *k, const backward_consumer *c);
-void attention_backward_store_slopes(const backward_kernel *k, const backward_consumer *c);
-void attention_backward_issue_queries(const backward_kernel *k, const backward_consumer *c);
-void attention_backward_tell_slopes(const backward_kernel *k, const backward_consumer *c);
-void attention_backward_share_queries(const backward_kernel *k, const backward_consumer *c);
+void attention_backward_issue_queries(const backward_kernel *k, backward_consumer *c);
+void attention_backward_share_queries(const backward_kernel *k, backward_consumer *c);
 void attention_backward_add_queries(const backward_kernel *k); // for one thread
 
 /* The kernel that rounds the sums to dQ. */

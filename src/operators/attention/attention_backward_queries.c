@@ -12,12 +12,10 @@
 #include "operators/attention/attention_backward.h"
 
 enum {
-    BARRIER_OWN = 1,   // named, + consumer: its 128 threads
-    BARRIER_TOLD = 4,  // + 2 * consumer + the block's lowest bit: dS is stored: it arrives, the other one waits
-    VECTOR = 4,        // of f32
-    SUMS_COLUMNS = 64, // of the workspace, for TMA
-    PAD = 8,           // elements between queries in shared memory, against bank conflicts
-    OUT_VECTOR = 8,    // elements of 16 bytes
+    BARRIER_SLOPES = 4, // named: dS of all consumers is in shared memory
+    QUAD = 4,           // f32 of 16 bytes
+    SUMS_COLUMNS = 64,  // of the workspace, for TMA
+    PAD = 8,            // elements between queries in shared memory, against bank conflicts
 };
 
 /* Queries of a consumer's tile. */
@@ -47,13 +45,13 @@ int64_t attention_backward_sums_smem(const attention_sm90_backward_config *c)
            attention_backward_sums_bytes(c) + 16;
 }
 
-/* Where the threads of the consumers have their vectors: (VECTOR,LANES,VECTORS,WARPS,CONSUMERS). */
+/* Where the threads of the consumers have their vectors: (QUAD,LANES,VECTORS,WARPS,CONSUMERS). */
 static layout layout_of_sums(const attention_sm90_backward_config *c)
 {
-    const int vectors = dq_columns_of(c).used / 8, of_warp = VECTOR * 32 * vectors;
+    const int vectors = dq_columns_of(c).used / 8, of_warp = QUAD * 32 * vectors;
     const int rows = attention_columns_of(c->form.d).used, warps = rows < ROWS ? rows / 16 : ROWS / 16;
-    return make_layout(shape(VECTOR, 32, vectors, warps, c->consumers),
-                       stride(1, VECTOR, VECTOR * 32, of_warp, warps * of_warp));
+    return make_layout(shape(QUAD, 32, vectors, warps, c->consumers),
+                       stride(1, QUAD, QUAD * 32, of_warp, warps * of_warp));
 }
 
 /* Has this thread's warp rows of dQ^T? */
@@ -111,46 +109,29 @@ void attention_backward_describe_queries(const backward_kernel *k, backward_cons
     c->tCrKt = descriptors_A(&c->dq_mma, attention_transposed_chunks(k->sX1, k->d));
     c->tCrSlopes = descriptors_B(&c->dq_mma, attention_transposed_chunks(k->sSlopes, k->dq_columns));
     c->dq = k->halves == 1 ? c->slopes : fragment_C(&c->dq_mma, ROWS, k->dq_columns.used);
-    c->block = variable(U32, imm(BACKWARD_FIRST - 1));
+    c->turn = variable(U32, imm(SLOPE_BUFFERS - 1));
 }
 
-/* Of a block: where a consumer tells the other one that its dS is stored. */
-static val told_barrier(val consumer, val number)
+/* Stores dS^T, keys by queries, to this consumer's tiles. */
+static void store_slopes(const backward_kernel *k, const backward_consumer *c)
 {
-    return add(add(mul(consumer, imm(2)), bit_and(number, imm(1))), imm(BARRIER_TOLD));
+    for (int half = 0; half < k->halves; half++) {
+        tensor sTile = slice(k->sSlopes, _, _, _, tile_of_slopes(k, c->turn, c->index, half)); // (ROWS,CHUNK,CHUNKS)
+        attention_store_chunks(c->slopes, half * k->dq_columns.used, sTile, k->dq_columns);
+    }
 }
 
 /*
- * The block before is in shared memory. Who has told about it is done with the products of two blocks earlier, whose
- * buffer is free then.
+ * This consumer's tile of dQ^T; asynchronous. With two buffers of dS one barrier a step is enough: who arrives has
+ * finished the products of the step before, so that step's buffer is free for the next one.
  */
-void attention_backward_wait_slopes(const backward_kernel *k, const backward_consumer *c)
-{
-    named_sync(add(c->index, imm(BARRIER_OWN)), WARPGROUP);
-    named_sync(told_barrier(sub(imm(1), c->index), sub(c->block, imm(1))), k->cfg->consumers * WARPGROUP);
-}
-
-/* dS^T, keys by queries, to this consumer's tiles. */
-void attention_backward_store_slopes(const backward_kernel *k, const backward_consumer *c)
-{
-    const val buffer = rem(c->block, imm(SLOPE_BUFFERS));
-    for (int half = 0; half < k->halves; half++) {
-        tensor sTile = slice(k->sSlopes, _, _, _, tile_of_slopes(k, buffer, c->index, half)); // (ROWS,CHUNK,CHUNKS)
-        attention_store_chunks(c->slopes, half * k->dq_columns.used, sTile, k->dq_columns);
-    }
-    fence_proxy_async();
-}
-
-void attention_backward_tell_slopes(const backward_kernel *k, const backward_consumer *c)
-{
-    named_arrive(told_barrier(c->index, c->block), k->cfg->consumers * WARPGROUP);
-}
-
-/* This consumer's tile of dQ^T of the block before. */
-void attention_backward_issue_queries(const backward_kernel *k, const backward_consumer *c)
+void attention_backward_issue_queries(const backward_kernel *k, backward_consumer *c)
 {
     const int consumers = k->cfg->consumers;
-    val index = shuffle(c->index, imm(0)), buffer = shuffle(rem(sub(c->block, imm(1)), imm(SLOPE_BUFFERS)), imm(0));
+    store_slopes(k, c);
+    fence_proxy_async();
+    named_sync(imm(BARRIER_SLOPES), consumers * WARPGROUP);
+    val index = shuffle(c->index, imm(0)), buffer = shuffle(c->turn, imm(0));
     mma_fence();
     for (int j = 0; j < consumers; j++) {
         tensor tCrKt = slice(c->tCrKt, _, _, j); // (D/64,MMA_K)
@@ -164,24 +145,25 @@ void attention_backward_issue_queries(const backward_kernel *k, const backward_c
 }
 
 /* This consumer's sums to shared memory, each thread's vectors together. */
-void attention_backward_share_queries(const backward_kernel *k, const backward_consumer *c)
+void attention_backward_share_queries(const backward_kernel *k, backward_consumer *c)
 {
     const layout by_threads = layout_of_sums(k->cfg);
     val in_consumer = thread_at(warp(), 0, WARPGROUP / 32, k->cfg->consumers);
     tensor sVectors = slice(tensor_with_layout(k->sSums, by_threads), _, lane(), _, in_consumer, c->index);
-    pipeline_state sums = { imm_as(U32, 0), bit_and(c->block, imm(1)), 1 };
+    pipeline_state sums = { imm_as(U32, 0), c->turn, 1 };
     pipeline_wait_empty(&k->sums, &sums);
     IF(has_rows(k->cfg, c->index, in_consumer))
         for (int i = 0; i < k->dq_columns.used / 8; i++) {
-            tensor some = fragment(F32, compact(leaf(VECTOR)));
-            for (int v = 0; v < VECTOR; v++)
-                set(some, v, at(c->dq, i * VECTOR + v));
+            tensor some = fragment(F32, compact(leaf(QUAD)));
+            for (int v = 0; v < QUAD; v++)
+                set(some, v, at(c->dq, i * QUAD + v));
             copy(some, slice(sVectors, _, i), 16);
         }
     fence_proxy_async();
     warp_sync();
     IF(eq(lane(), imm(0)))
         pipeline_arrive(&k->sums, &sums);
+    assign(c->turn, bit_xor(c->turn, imm(1)));
 }
 
 /* How many CTAs add to a block before this one: those with earlier keys that some query of the block sees. */
@@ -276,22 +258,22 @@ static tensor take_sums(const attention_values *p, const attention_sm90_backward
 {
     val number = x->number, index = x->index;
     const int queries = dq_columns_of(cfg).used;
-    tensor acc = fragment_C(mma, ROWS, queries), zeros = fragment(F32, compact(leaf(VECTOR)));
+    tensor acc = fragment_C(mma, ROWS, queries), zeros = fragment(F32, compact(leaf(QUAD)));
     tensor gBlock = gmem_tensor(p->sums, F32, layout_of_sums(cfg));
     gBlock.address = add(gBlock.address, mul(convert(U64, number), imm_as(U64, attention_backward_sums_bytes(cfg))));
-    tensor gVectors = slice(gBlock, _, lane(), _, warp(), index); // (VECTOR,VECTORS)
+    tensor gVectors = slice(gBlock, _, lane(), _, warp(), index); // (QUAD,VECTORS)
     val turn = attention_backward_turn_of(p, number);
     val is_there = logical_and(has_rows(cfg, index, warp()), x->exists);
     fill(acc, immf(0));
     fill(zeros, immf(0));
     IF(cfg->ordered ? logical_and(is_there, ne(load_relaxed(U32, turn), imm(0))) : is_there) {
         for (int i = 0; i < queries / 8; i++) {
-            tensor some = fragment(F32, compact(leaf(VECTOR)));
+            tensor some = fragment(F32, compact(leaf(QUAD)));
             copy(slice(gVectors, _, i), some, 16);
             if (!cfg->ordered)
                 copy(zeros, slice(gVectors, _, i), 16);
-            for (int v = 0; v < VECTOR; v++)
-                set(acc, i * VECTOR + v, mul(at(some, v), p->scale));
+            for (int v = 0; v < QUAD; v++)
+                set(acc, i * QUAD + v, mul(at(some, v), p->scale));
         }
     }
     return acc;
@@ -301,22 +283,22 @@ static tensor take_sums(const attention_values *p, const attention_sm90_backward
 static void store_queries(const attention_values *p, const attention_sm90_backward_config *cfg, const dq_place *x,
                           tensor sDQ)
 {
-    const int lanes = ROWS / OUT_VECTOR, at_once = WARPGROUP / lanes, queries = dq_columns_of(cfg).used;
+    const int lanes = ROWS / VECTOR, at_once = WARPGROUP / lanes, queries = dq_columns_of(cfg).used;
     const attention_form *form = &cfg->form;
     val batch = form->ragged ? imm_as(U32, 0) : x->batch;
     layout all = make_layout(shape(p->q, form->d, p->heads, p->all_heads),
                              stride(p->ld[ATTENTION_Q], 1, p->ld_head[ATTENTION_Q], p->ld_batch[ATTENTION_Q]));
     tensor gDQ = slice(gmem_tensor(p->grad[ATTENTION_Q], form->dtype, all), _, _, x->head, batch);
     val first = thread_at(thread(), 1, lanes, at_once), vector = thread_at(thread(), 0, lanes, at_once);
-    val column = add(x->column, mul(vector, imm(OUT_VECTOR)));
+    val column = add(x->column, mul(vector, imm(VECTOR)));
     for (int i = 0; i < queries; i += at_once) {
         val query = add(first, imm(i)), token = add(x->token, query);
         val is_there = logical_and(lt(query, imm(queries)), lt(token, x->s.q));
         IF(logical_and(is_there, lt(column, imm(form->d)))) {
-            tensor some = fragment(form->dtype, compact(leaf(OUT_VECTOR)));
-            copy(local_tile(slice(sDQ, _, query), leaf(OUT_VECTOR), coord(vector)), some, 16);
+            tensor some = fragment(form->dtype, compact(leaf(VECTOR)));
+            copy(local_tile(slice(sDQ, _, query), leaf(VECTOR), coord(vector)), some, 16);
             val row = form->ragged ? add(token, x->s.q_at) : token;
-            copy(some, local_tile(slice(gDQ, row, _), leaf(OUT_VECTOR), coord(div(column, imm(OUT_VECTOR)))), 16);
+            copy(some, local_tile(slice(gDQ, row, _), leaf(VECTOR), coord(div(column, imm(VECTOR)))), 16);
         }
     }
 }

@@ -5,7 +5,6 @@
 
 enum {
     STATS_THREADS = 128,
-    VECTOR = 8,     // elements of 16 bytes
     ROUNDS_MAX = 4, // queries that a lane has
     SINK_THREADS = 512,
     SINK_FLIGHT = 4, // queries whose stats a thread loads at a time

@@ -114,56 +114,34 @@ static void cap(const backward_kernel *k, backward_consumer *c)
     }
 }
 
-/* The query and the key of each of a thread's scores. */
-typedef struct pairs {
-    bool of_keys;
-    tensor scores;
-    layout distances;
-    val column, rows[2]; // u32
-} pairs;
-
-static pairs pairs_of(const backward_kernel *k, const backward_consumer *c, const backward_walk *w)
+static block_scores pairs_of(const backward_kernel *k, const backward_consumer *c, const backward_walk *w)
 {
-    pairs p = { .of_keys = k->of_keys, .scores = c->scores, .distances = coordinate_distances(c->cS, 1) };
-    p.column = add(mul(w->block, imm(k->block)), coordinate(c->cS, 1, 0));
-    for (int i = 0; i < 2; i++)
-        p.rows[i] =
-            add(attention_backward_row_of(k, c), coordinate(c->cS, 0, attention_online_row_value(c->scores, i)));
+    block_scores p = { .of_keys = k->of_keys, .scores = c->scores, .distances = coordinate_distances(c->cS, 1) };
+    p.first = convert(I32, add(mul(w->block, imm(k->block)), coordinate(c->cS, 1, 0)));
+    for (int i = 0; i < 2; i++) {
+        const val row = coordinate(c->cS, 0, attention_online_row_value(c->scores, i));
+        p.rows[i] = convert(I32, add(attention_backward_row_of(k, c), row));
+    }
     return p;
 }
 
-static void pair_at(const pairs *p, int64_t i, val *query, val *key)
-{
-    val row = p->rows[attention_online_row_of(p->scores, i)], column = add(p->column, imm(index_at(p->distances, i)));
-    *query = p->of_keys ? column : row;
-    *key = p->of_keys ? row : column;
-}
-
-/* Applies the mask: a bias, or hidden keys. Tokens past the last one read the last one's, which does not matter. */
 static void mask_pairs(const backward_kernel *k, backward_consumer *c, const backward_walk *w)
 {
-    const attention_values *p = &k->p;
-    const pairs all = pairs_of(k, c, w);
-    val head = k->of_keys ? attention_backward_head_of(k, w->head) : k->head, query, key;
-    const tile_grid grid = { .form = &k->form, .p = p };
-    const score_mask mask = attention_score_mask_of(&grid, add(mul(k->batch, p->heads), head));
-    UNROLL(i, static_size(c->scores.layout)) {
-        pair_at(&all, i, &query, &key);
-        val x = at(c->scores, i), by = at(mask.gM, min(query, sub(p->q, imm(1))), min(key, sub(p->kv, imm(1))));
-        assign(x, attention_masked_score(&mask, x, by));
-    }
+    const block_scores all = pairs_of(k, c, w);
+    const val head = k->of_keys ? attention_backward_head_of(k, w->head) : k->head;
+    const tile_grid grid = { .form = &k->form, .p = &k->p };
+    const score_mask mask = attention_score_mask_of(&grid, add(mul(k->batch, k->p.heads), head));
+    attention_mask_block_scores(&all, &mask, k->p.q, k->p.kv);
 }
 
 static void score_pairs(const backward_kernel *k, backward_consumer *c, const backward_walk *w)
 {
     const custom_score custom = attention_backward_custom_of(k, w);
-    const pairs all = pairs_of(k, c, w);
+    const block_scores all = pairs_of(k, c, w);
     attention_custom_share_begin();
     UNROLL(i, static_size(c->scores.layout)) {
         val x = at(c->scores, i), query, key;
-        pair_at(&all, i, &query, &key);
-        query = convert(I32, query);
-        key = convert(I32, key);
+        attention_block_pair(&all, i, &query, &key);
         if (k->with_d1 && attention_score_bends(k->form.score)) {
             val bend = attention_custom_slope(&custom, x, query, key);
             set(c->bends, i, k->form.softcap ? mul(bend, at(c->bends, i)) : bend);
@@ -220,15 +198,15 @@ void attention_backward_differentiate(backward_consumer *c, const backward_stats
 void attention_backward_store_mask_gradient(const backward_kernel *k, const backward_consumer *c,
                                             const backward_walk *w, const backward_stats *delta)
 {
-    const pairs all = pairs_of(k, c, w);
+    const block_scores all = pairs_of(k, c, w);
     tensor gDmask = attention_mask_gradient_of(&k->form, &k->p, add(mul(k->batch, k->p.heads), k->head)); // (Q,KV)
     UNROLL(i, static_size(c->slopes.layout)) {
         val query, key;
-        pair_at(&all, i, &query, &key);
+        attention_block_pair(&all, i, &query, &key);
         val x = at(c->slopes, i);
         if (k->form.softcap)
             x = mul(at(c->scores, i), sub(x, stat_of(delta, c, i)));
-        IF(logical_and(lt(query, k->p.q), lt(key, k->p.kv)))
+        IF(logical_and(lt(query, convert(I32, k->p.q)), lt(key, convert(I32, k->p.kv))))
             set(gDmask, coord(query, key), convert(k->form.dtype, x));
     }
 }

@@ -5,8 +5,6 @@
 
 #include "cute/kernel.h"
 
-enum { STEP = 16 }; // of K of an atom
-
 columns attention_columns_of(int d)
 {
     int chunk = d <= 32 ? 32 : 64, used = (d + 15) / 16 * 16;
@@ -94,8 +92,10 @@ void attention_issue_scores(const tiled_mma *mma, const score_operands *of, val 
             gemm(mma, tCrX, tCrY, scores, imm_as(IR_PRED, i > 0));
         else
             for (int s = 0; s < steps; s++)
-                gemm(mma, local_tile(tCrX, shape(1, 1), coord(0, s)), local_tile(tCrY, shape(1, 1), coord(0, s)),
-                     scores, imm_as(IR_PRED, i > 0 || s > 0));
+                gemm(mma,
+                     of->held ? local_tile(tCrX, shape(4, 1, 1), coord(0, 0, s))
+                              : local_tile(tCrX, shape(1, 1), coord(0, s)),
+                     local_tile(tCrY, shape(1, 1), coord(0, s)), scores, imm_as(IR_PRED, i > 0 || s > 0));
     }
     mma_commit();
 }

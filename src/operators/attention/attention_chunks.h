@@ -8,6 +8,13 @@
 #include "cute/tma.h"
 #include "operators/attention/attention_config.h"
 
+enum {
+    LANES = 32,
+    WARPGROUP = 128, // threads
+    VECTOR = 8,      // elements of 16 bytes
+    STEP = 16,       // of K of an MMA
+};
+
 /* A head of Q and K, or of V and O, in shared memory: chunks of columns, each a span of the swizzle. */
 typedef struct columns {
     int chunk, chunks;
@@ -62,6 +69,7 @@ tiled_mma attention_warps_mma(ckl_dtype dtype, int warps);
 enum { CHUNKS_MAX = 4 };
 typedef struct score_operands {
     columns n;
+    bool held;               // X is in registers: (PAIRS,1,MMA_K)
     tensor tCrX[CHUNKS_MAX]; // (1,MMA_K)
     tensor tCrY[CHUNKS_MAX]; // (1,MMA_K,STAGES)
 } score_operands;

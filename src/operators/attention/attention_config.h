@@ -224,7 +224,8 @@ void attention_sm80(const void *config, int kernel);
     X(owner, bool, draw, "0", "0 1", "tiles are drawn from a counter, not shared out")            \
     X(owner, bool, old, "0", "0 1", "weights by the maxima of blocks before, as far as they do")  \
     X(owner, bool, single, "0", "0 1", "all keys are in one block: there is no loop over blocks") \
-    X(owner, bool, parts, "0", "0 1", "tiles behind the whole turns are shared out by consumers")
+    X(owner, bool, parts, "0", "0 1", "tiles behind the whole turns are shared out by consumers") \
+    X(owner, bool, held, "0", "0 1", "queries are in registers")
 
 typedef struct attention_sm90_config {
     attention_form form;
@@ -257,8 +258,7 @@ plan_cost attention_rows_cost(const ckl_device_info *device, int threads, double
     X(owner, int, block, "64", "16 32 48 64 80 96", "queries that the keys' kernel takes at a time") \
     X(owner, int, keys, "96", "32 48 64 80 96 112 128", "keys that the queries' kernel does")        \
     X(owner, int, stages, "2", "2 3 4", "blocks in shared memory")                                   \
-    X(owner, bool, ordered, "1", "0 1", "sums of dQ are in the order of the keys")                   \
-    X(owner, bool, apart, "1", "0 1", "the second consumer begins behind the first")
+    X(owner, bool, ordered, "1", "0 1", "sums of dQ are in the order of the keys")
 
 typedef struct attention_sm90_backward_config {
     attention_form form;

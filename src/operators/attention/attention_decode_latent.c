@@ -17,14 +17,9 @@
 #include "operators/attention/attention_decode_latent.h"
 
 enum {
-    WARPGROUP = 128,
     CONSUMERS = 2,
     ROWS = ATTENTION_ROWS,
-    KEYS = ATTENTION_DECODE_LATENT_KEYS, // of a block
-    CHUNK = ATTENTION_DECODE_LATENT_CHUNK,
     KEY_CHUNKS_MAX = ATTENTION_DECODE_LATENT_MAX / CHUNK,
-    VECTOR = 8, // elements of 16 bytes
-    LANES = 32,
     REST = 2,         // the section after those of the halves
     SECTIONS = 3,     // of a block
     BARRIER_OWN = 1,  // + consumer: its 128 threads

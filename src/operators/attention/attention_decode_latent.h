@@ -4,7 +4,9 @@
 #include "operators/attention/attention_decode_place.h"
 
 enum {
-    ATTENTION_DECODE_LATENT_QUAD = 4, // numbers of a thread that lie together
+    KEYS = ATTENTION_DECODE_LATENT_KEYS,
+    CHUNK = ATTENTION_DECODE_LATENT_CHUNK,
+    QUAD = 4, // numbers of a thread that lie together
     LATENT_BOXES_MAX = ATTENTION_DECODE_LATENT_KEYS / ATTENTION_DECODE_LATENT_PAGE
 };
 

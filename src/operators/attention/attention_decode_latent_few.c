@@ -15,24 +15,18 @@
 #include "operators/attention/attention_decode_latent.h"
 
 enum {
-    LANES = 32,
     WARPS = 8, // consumers
     THREADS = WARPS * LANES,
     PRODUCERS = 128, // threads: registers move between warpgroups
     ROWS = ATTENTION_DECODE_FEW_ROWS,
-    KEYS = ATTENTION_DECODE_LATENT_KEYS,
-    CHUNK = ATTENTION_DECODE_LATENT_CHUNK,
     OWN_KEYS = KEYS / WARPS,
-    STEP = 16,   // of K of an atom
     BUFFERS = 2, // of weights
-    VECTOR = 8,  // elements of 16 bytes
     HIGH = 8,
     ROW_HALVES = 2, // rows of a thread
     BARRIER = 1,    // of all consumers
     HELD = 2,       // levels of the tree
     SLOTS_MAX = 8,
     SMEM_MAX = 227 << 10, // bytes of a CTA, of Hopper and later
-    QUAD = ATTENTION_DECODE_LATENT_QUAD,
     PRODUCER_REGISTERS = 40,
     CONSUMER_REGISTERS = 232,
 };

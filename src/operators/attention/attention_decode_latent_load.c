@@ -5,8 +5,6 @@
 #include "cute/kernel.h"
 #include "operators/attention/attention_decode_latent.h"
 
-enum { CHUNK = ATTENTION_DECODE_LATENT_CHUNK, VECTOR = 8 }; // columns that lie together; elements of 16 bytes
-
 void attention_decode_latent_initialise(const tma_copy *tma, const pipeline *ring)
 {
     IF(eq(thread(), imm(0))) {

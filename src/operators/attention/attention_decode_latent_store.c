@@ -5,7 +5,7 @@
 #include "cute/kernel.h"
 #include "operators/attention/attention_decode_latent.h"
 
-enum { QUAD = ATTENTION_DECODE_LATENT_QUAD, QUAD_BYTES = 4 * QUAD, ROWS = 2 }; // rows of a thread
+enum { QUAD_BYTES = 4 * QUAD, ROWS = 2 }; // rows of a thread
 
 val attention_decode_latent_row(const latent_part *part, int r)
 {
@@ -22,21 +22,42 @@ static val word_of(const latent_part *part, int atom, int r, val factor)
     return bitcast(U32, pack(part->place->form.dtype == CKL_F16 ? IR_F16X2 : IR_BF16X2, low, high));
 }
 
+/* Four lanes have words of four atoms each; then each lane has an atom's, from all four. */
+static void exchange(val *word)
+{
+    for (int apart = 1; apart < QUAD; apart *= 2) {
+        const val is_upper = ne(bit_and(lane(), imm(apart)), imm(0));
+        for (int i = 0; i < QUAD; i++) {
+            if (i & apart)
+                continue;
+            const val other = shuffle_xor(select(is_upper, word[i], word[i + apart]), imm(apart));
+            word[i] = select(is_upper, other, word[i]);
+            word[i + apart] = select(is_upper, word[i + apart], other);
+        }
+    }
+}
+
 static void store(const latent_part *part)
 {
-    enum { COLUMNS = 8 }; // of an atom, of which a thread has two
+    enum { COLUMNS = 8 }; // of an atom, 16 bytes
     const decode_place *place = part->place;
     const online_rows *rows = part->online;
+    const int atoms = part->width / COLUMNS;
     const val of_row = thread_at(lane(), 0, QUAD, 8), is_first = eq(add(part->index, of_row), imm(0));
     for (int r = 0; r < ROWS; r++) {
         const val row = add(attention_decode_latent_row(part, r), mul(place->tile, imm(place->rows))),
                   exists = lt(row, imm(place->rows_all)), there = min(row, imm(place->rows_all - 1));
         const row_end e = attention_row_end(rows->max[r], rows->sum[r], attention_decode_sink_of(place, there));
-        const val column = add(mul(part->index, imm(part->width)), mul(of_row, imm(2))),
+        const val column = add(mul(part->index, imm(part->width)), mul(of_row, imm(COLUMNS))),
                   to = tensor_address(attention_decode_row_of(place, ATTENTION_O, there), coord(column));
-        IF(exists)
-            for (int atom = 0; atom < part->width / COLUMNS; atom++)
-                store_global(U32, to, 2 * COLUMNS * atom, word_of(part, atom, r, e.factor));
+        for (int first = 0; first < atoms; first += QUAD) {
+            val word[QUAD];
+            for (int i = 0; i < QUAD; i++)
+                word[i] = first + i < atoms ? word_of(part, first + i, r, e.factor) : imm_as(U32, 0);
+            exchange(word);
+            IF(logical_and(exists, lt(of_row, imm(atoms - first))))
+                store_at(IR_GLOBAL, IR_CACHE_DEFAULT, U32, QUAD, to, 2 * COLUMNS * first, word);
+        }
         if (place->form.lse)
             IF(logical_and(exists, is_first))
                 attention_decode_store_logarithm(place, row, e.top, e.sum);

@@ -4,11 +4,6 @@
 #include "cute/kernel.h"
 #include "operators/attention/attention_decode_sm80.h"
 
-enum {
-    VECTOR = 8, // words of one cp.async of 16 bytes
-    LANES = 32,
-};
-
 /* The first of the new tokens' keys. */
 static val first_new(const decode_kernel *k)
 {

@@ -13,8 +13,6 @@
 #include "cute/kernel.h"
 #include "operators/attention/attention_decode_sm80.h"
 
-enum { STEP = 16 }; // of K of an atom, in words
-
 /*
  * bf16 is f32 without its low 16 bits. A row's largest number is scaled to the exponent of 2^14; f16's largest is 2^15.
  */

@@ -6,8 +6,6 @@
 
 #include "cute/kernel.h"
 
-enum { LANES = 32 };
-
 val attention_decode_number_at(const decode_place *place, tensor gNumbers, int_tuple where)
 {
     return place->hints ? load_relaxed(I32, tensor_address(gNumbers, where)) : at(gNumbers, where);

@@ -13,8 +13,6 @@
 
 enum {
     ROWS = 16, // of an atom: those of a warp
-    STEP = 16, // of K of an atom
-    LANES = 32,
     STAGES_MAX = ATTENTION_DECODE_STAGES_MAX,
 };
 

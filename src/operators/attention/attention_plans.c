@@ -240,10 +240,10 @@ static ckl_status choose_sm80(const void *desc, const ckl_device_info *device, v
     c->warp_rows = d->d <= 128 && d->dv <= 128 ? 32 : 16;
     while (c->warp_rows > 16 && tiles_of(d, c->warps * c->warp_rows) < 2 * device->sm_count)
         c->warp_rows /= 2;
-    // 255 registers; blocks of a score take some, and so do windows with a cap; an A100 has memory for one CTA instead
-    // of two
+    // 255 registers; blocks of a score and masks take some, and so do windows with a cap; an A100 has memory for one CTA
+    // instead of two
     if (c->warp_rows == 32 && d->dv > 96 &&
-        (attention_score_has_blocks(d->score) || (d->left && d->softcap > 0) ||
+        (attention_score_has_blocks(d->score) || d->mask || (d->left && d->softcap > 0) ||
          2 * attention_sm80_smem(c) > device->smem_per_sm_bytes))
         c->tile_n = 32;
     while (c->tile_n > 16 && attention_sm80_smem(c) > PORTABLE_SMEM)
@@ -447,8 +447,8 @@ static ckl_status admit_sm90(const void *desc, const ckl_device_info *device, co
     TRY(attention_check_form("sm90", CKL_DIRECTION_FORWARD, d, &c->form));
     TRY(attention_check_heads("sm90", d));
     TRY(attention_check_windows("sm90", d));
-    if (c->old && (c->form.mask || attention_score_has_blocks(d->score) || c->form.dv > 128))
-        FAIL(CKL_INVALID, "attention sm90: old=1 is for scores without mask that skip no blocks, and for dv up to 128");
+    if (c->old && (c->form.mask || c->form.dv > 128))
+        FAIL(CKL_INVALID, "attention sm90: old=1 is for scores without mask, and for dv up to 128");
     if (c->consumers < 1 || c->consumers > 3)
         FAIL(CKL_INVALID, "attention sm90: consumers=%d is not in 1..3", c->consumers);
     if (c->ctas < 1 || c->ctas > 3 || (c->ctas > 1 && c->consumers > 1))

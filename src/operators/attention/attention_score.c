@@ -120,13 +120,33 @@ block_scores attention_block_scores_of(const custom_score *c, const tile_rows *r
     return s;
 }
 
+void attention_block_pair(const block_scores *s, int64_t i, val *query, val *key)
+{
+    const int distance = (int)index_at(s->distances, i);
+    const val row = s->rows[attention_online_row_of(s->scores, i)], column = add(s->first, imm(distance));
+    values_know(column, s->first, distance);
+    *query = s->of_keys ? column : row;
+    *key = s->of_keys ? row : column;
+}
+
+void attention_mask_block_scores(const block_scores *s, const score_mask *mask, val queries, val keys)
+{
+    const val last_query = sub(convert(I32, queries), imm(1)), last_key = sub(convert(I32, keys), imm(1));
+    attention_custom_share_begin();
+    UNROLL(i, static_size(s->scores.layout)) {
+        val query, key, x = at(s->scores, i);
+        attention_block_pair(s, i, &query, &key);
+        assign(x, attention_masked_score(mask, x, at(mask->gM, min(query, last_query), min(key, last_key))));
+    }
+    attention_custom_share_end();
+}
+
 val attention_block_score(const void *of, val x, int64_t i)
 {
     const block_scores *s = of;
-    const int distance = (int)index_at(s->distances, i);
-    val key = add(s->first, imm(distance));
-    values_know(key, s->first, distance);
-    return attention_custom_value(s->custom, x, s->rows[attention_online_row_of(s->scores, i)], key);
+    val query, key;
+    attention_block_pair(s, i, &query, &key);
+    return attention_custom_value(s->custom, x, query, key);
 }
 
 /* Scores some queries of a tile with a block of keys. */
@@ -280,7 +300,8 @@ void attention_make_scores(const key_walk *w, const tile_rows *r, tensor scores)
         attention_cap_scores(scores, w->grid->p->factor);
     if (form->mask) {
         const score_mask mask = attention_score_mask_of(w->grid, w->t->head);
-        attention_mask_scores_by(r, &mask, w->block, scores);
+        const block_scores all = attention_block_scores_of(w->custom, r, w->block, scores);
+        attention_mask_block_scores(&all, &mask, r->s->q, r->s->kv);
     }
     if (w->custom->how)
         score_block(w, r, scores);

@@ -38,9 +38,16 @@ void attention_custom_leave(const custom_score *c, tensor scores);
 typedef struct block_scores {
     const custom_score *custom;
     tensor scores;                    // (MMA,MMA_M,MMA_N)
-    layout distances;                 // of its elements' keys from that of element 0
-    val first, rows[ONLINE_ROWS_MAX]; // the key of element 0, and queries; i32
+    bool of_keys;                     // are rows keys, and columns queries?
+    layout distances;                 // of its elements' columns from that of element 0
+    val first, rows[ONLINE_ROWS_MAX]; // the column of element 0; i32
 } block_scores;
+
+/* The query and the key of element i, i32. */
+void attention_block_pair(const block_scores *s, int64_t i, val *query, val *key);
+
+/* Applies a mask to the scores; of queries and keys past the last ones that of these. */
+void attention_mask_block_scores(const block_scores *s, const score_mask *mask, val queries, val keys);
 
 block_scores attention_block_scores_of(const custom_score *c, const tile_rows *r, val block, tensor scores);
 val attention_block_score(const void *block_scores, val x, int64_t i); // raw_scores.score

@@ -8,11 +8,7 @@
 #include "cute/kernel.h"
 #include "operators/attention/attention_score.h"
 
-enum {
-    VECTOR = 8, // elements of one cp.async of 16 bytes
-    STEP = 16,  // of K of an atom
-    SLACK = 8,  // bits of a weight: far from what 16 bits hold
-};
+enum { SLACK = 8 }; // bits of a weight: far from what 16 bits hold
 
 /* Everything that the steps share. Letters: Q (BM,D), K (BN,D), V (BN,DV), O (BM,DV). */
 typedef struct sm80_kernel {

@@ -130,11 +130,23 @@ static consumer_role describe_consumer(const sm90_kernel *k)
     const attention_sm90_config *cfg = k->cfg;
     ckl_dtype dtype = k->form->dtype;
     int bn = cfg->tile_n;
-    consumer_role c = { .qk = attention_warpgroup_mma(dtype, bn, "SS"),
+    consumer_role c = { .qk = attention_warpgroup_mma(dtype, bn, cfg->held ? "RS" : "SS"),
                         .pv = attention_warpgroup_mma(dtype, k->dv.used, "RS") };
     c.index = sub(warpgroup(), imm(1));
     c.first_thread = eq(warpgroup_thread(), imm(0));
-    c.keys = attention_score_operands_of(&c.qk, k->d, k->sQ, c.index, k->sK);
+    if (cfg->held) {
+        c.rQ = fragment_A_words(&c.qk, ROWS, k->d.used);
+        fill(c.rQ, imm_as(U32, 0));
+        c.keys.n = k->d;
+        c.keys.held = true;
+        for (int i = 0; i < k->d.chunks; i++) {
+            const int left = k->d.used - i * k->d.chunk, width = left < k->d.chunk ? left : k->d.chunk;
+            c.keys.tCrX[i] =
+                local_tile(c.rQ, shape(4, 1, width / 16), coord(0, 0, i * (k->d.chunk / 16) / (width / 16)));
+            c.keys.tCrY[i] = descriptors_B(&c.qk, slice(k->sK, _, _, i, _));
+        }
+    } else
+        c.keys = attention_score_operands_of(&c.qk, k->d, k->sQ, c.index, k->sK);
     c.tCrV = descriptors_B(&c.pv, attention_transposed_chunks(k->sV, k->dv));
     c.scores = fragment_C(&c.qk, ROWS, bn);
     c.out = fragment_C(&c.pv, ROWS, k->dv.used);
@@ -153,6 +165,18 @@ static consumer_role describe_consumer(const sm90_kernel *k)
     c.at = consumer_state(&k->ring);
     c.q = (pipeline_state){ c.index, variable(U32, imm(0)), cfg->consumers };
     return c;
+}
+
+static void hold_queries(const sm90_kernel *k, const consumer_role *c)
+{
+    if (!k->cfg->held)
+        return;
+    const tiled_mma mma = attention_warps_mma(k->form->dtype, 4);
+    for (int i = 0; i < k->d.used / 16; i++) {
+        tensor sStep = local_tile(slice(k->sQ, _, _, i * 16 / k->d.chunk, c->index), shape(ROWS, 16),
+                                  coord(0, i * 16 % k->d.chunk / 16));
+        ldmatrix_A(&mma, sStep, warpgroup_thread(), local_tile(c->rQ, shape(4, 1, 1), coord(0, 0, i)));
+    }
 }
 
 static void begin_turn(const sm90_kernel *k, const consumer_role *c)
@@ -299,6 +323,7 @@ static void finish(const sm90_kernel *k, consumer_role *c, const tile *t)
 static void consume_tiles(const sm90_kernel *k, consumer_role *c, walk *w)
 {
     pipeline_wait_full(&k->q, &c->q);
+    hold_queries(k, c);
     pipeline_wait_full(&k->ring, &c->at);
     val keys = variable(U32, take_slot(c));
     mma_fence();
@@ -321,6 +346,7 @@ static void consume_tiles(const sm90_kernel *k, consumer_role *c, walk *w)
                 pipeline_advance(&c->at);
         } else
             pipeline_advance(&c->at);
+        hold_queries(k, c);
         mma_fence();
         attention_issue_scores(&c->qk, &c->keys, keys, c->scores);
         mma_wait(1);

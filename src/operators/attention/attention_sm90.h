@@ -4,10 +4,7 @@
 #include "cute/kernel.h"
 #include "operators/attention/attention_score.h"
 
-enum {
-    WARPGROUP = 128,
-    ROWS = ATTENTION_ROWS,
-};
+enum { ROWS = ATTENTION_ROWS };
 
 /* Everything the roles share. Letters: Q (BM,D), K (BN,D), V (BN,DV), O (BM,DV). */
 typedef struct sm90_kernel {
@@ -37,6 +34,7 @@ typedef struct consumer_role {
     tensor tCrV;        // (1,MMA_K,SLOTS)
     tensor scores, out; // (MMA,1,1)
     tensor weights;     // (PAIRS,1,MMA_K)
+    tensor rQ;          // the same of its queries, if held
     tensor sO;          // (ROWS,CHUNK,BUFFERS)
     online_rows rows;
     val exact;                  // not 0: a block is scored, and its maxima found, before there are weights; u32

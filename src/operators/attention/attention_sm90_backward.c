@@ -19,7 +19,6 @@
 
 enum {
     BARRIER_CONSUMER = 1, // named, + consumer: its 128 threads before they store
-    BARRIER_APART = 3,    // the first consumer has weights: it arrives, the second one begins
     STATS_EACH = 4,       // of a lane, for blocks of up to 128
     PRODUCER_REGISTERS = 24,
     CONSUMER_REGISTERS = 240, // and 24 for the producer: the 504 = 3 * 168 of 384 threads
@@ -289,56 +288,30 @@ static void step_with_queries(const backward_kernel *k, backward_consumer *c, ba
     attention_backward_weigh(k, c, &offset, w);
     add_values(k, c, stage);
     const backward_stats delta = attention_backward_find_stats(k, c, stage, 1);
-    const val is_first = eq(c->block, imm(BACKWARD_FIRST));
-    if (k->cfg->apart)
-        IF(logical_and(is_first, eq(c->index, imm(0))))
-            named_arrive(imm(BARRIER_APART), 2 * WARPGROUP);
     mma_wait(1);
     attention_backward_differentiate(c, &delta);
     add_gradients(k, c, stage);
-    attention_backward_wait_slopes(k, c);
-    attention_backward_store_slopes(k, c);
     attention_backward_issue_queries(k, c);
-    attention_backward_tell_slopes(k, c);
     mma_wait(1); // dQ is in flight
     release(k, stage);
     pipeline_advance(&c->at);
     attention_backward_advance(k, w);
     val next = begin_scores(k, c, w, stage);
     mma_wait(1);
-    IF(logical_not(is_first))
-        attention_backward_share_queries(k, c);
-    assign(c->block, add(c->block, imm(1)));
+    attention_backward_share_queries(k, c);
     mma_wait(0);
     assign(stage, next);
-}
-
-/* dQ of the last block. */
-static void finish_queries(const backward_kernel *k, const backward_consumer *c)
-{
-    attention_backward_wait_slopes(k, c);
-    attention_backward_issue_queries(k, c);
-    mma_wait(0);
-    attention_backward_share_queries(k, c);
 }
 
 static void steps_with_queries(const backward_kernel *k, backward_consumer *c, backward_walk *w)
 {
     IF(logical_not(attention_backward_is_over(k, w))) {
-        fill(c->slopes, immf(0)); // of the block before the first one
-        attention_backward_store_slopes(k, c);
-        attention_backward_tell_slopes(k, c);
-        assign(c->block, imm(BACKWARD_FIRST));
-        if (k->cfg->apart)
-            IF(eq(c->index, imm(1)))
-                named_sync(imm(BARRIER_APART), 2 * WARPGROUP);
         val stage = variable(U32, begin_scores(k, c, w, imm_as(U32, 0)));
         mma_wait(0);
         FOREVER {
             step_with_queries(k, c, w, stage);
             BREAK_IF(attention_backward_is_over(k, w));
         }
-        finish_queries(k, c);
     }
 }
 

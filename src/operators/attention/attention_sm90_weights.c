@@ -24,7 +24,7 @@ static void make_scores(const sm90_kernel *k, consumer_role *c, const tile *t, c
 static bool scores_late(const sm90_kernel *k, const consumer_role *c)
 {
     const ckl_attention_score *how = c->custom.how;
-    return k->form->softcap ? !how && !k->form->mask : k->cfg->old && how;
+    return k->form->softcap ? !how && !k->form->mask : k->cfg->old && how && !how->block;
 }
 
 /*

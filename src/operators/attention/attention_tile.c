@@ -143,22 +143,6 @@ val attention_masked_score(const score_mask *mask, val x, val by)
     return fma(convert(F32, by), mask->unit, x);
 }
 
-void attention_mask_scores_by(const tile_rows *r, const score_mask *mask, val block, tensor scores)
-{
-    tensor cS = attention_tile_coordinates(r), gRows[ONLINE_ROWS_MAX]; // (KV)
-    layout distances = coordinate_distances(cS, 1);
-    val first = add(mul(block, imm(r->grid->keys)), coordinate(cS, 1, 0)), last = sub(r->s->kv, imm(1));
-    for (int i = 0; i < attention_online_row_count(scores); i++) {
-        val query = add(r->row, coordinate(cS, 0, attention_online_row_value(scores, i)));
-        gRows[i] = slice(mask->gM, min(query, sub(r->s->q, imm(1))), _);
-    }
-    UNROLL(i, static_size(scores.layout)) {
-        val x = at(scores, i), key = min(add(first, imm(index_at(distances, i))), last);
-        val by = at(gRows[attention_online_row_of(scores, i)], key);
-        assign(x, attention_masked_score(mask, x, by));
-    }
-}
-
 void attention_store_logarithms(const tile_rows *r, const online_rows *rows, val head)
 {
     tensor cS = attention_tile_coordinates(r);

@@ -72,9 +72,6 @@ typedef struct score_mask {
 /* A score with an element of the mask applied. */
 val attention_masked_score(const score_mask *mask, val x, val by);
 
-/* Applies the mask to scores; keys and queries past the last ones are left to attention_mask_block(). */
-void attention_mask_scores_by(const tile_rows *r, const score_mask *mask, val block, tensor scores);
-
 /* The gradient of the mask in a head, among those of all batches. (Q,KV) */
 tensor attention_mask_gradient_of(const attention_form *form, const attention_values *p, val head);
 
