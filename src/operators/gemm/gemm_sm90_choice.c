@@ -449,8 +449,7 @@ static step_cycles step_of(const tiled_problem *p, const gemm_sm90_config *c, co
                            int64_t sm_count, double operands_us)
 {
     const gemm_fit *f = &fit;
-    double n = c->tile_n, loaded_m = c->stays && !c->swap ? 0 : c->tile_m,
-           loaded_n = c->stays && c->swap ? 0 : size->loaded_n;
+    double n = c->tile_n, loaded_m = c->stays ? 0 : c->tile_m, loaded_n = c->b_stays ? 0 : size->loaded_n;
     double instruction = fmax(n / 2, (16 + n / 4) * f->operands);
     double crossing = p->crossing_m * loaded_m / c->cluster_n + p->crossing_n * loaded_n / c->cluster_m;
     double absent = absent_of(p->rows, c->tile_m) / c->cluster_n + absent_of(p->cols, c->tile_n) / c->cluster_m;
@@ -566,7 +565,7 @@ static double turns_that_count(const ckl_gemm_desc *d, const tiled_problem *p, c
 {
     const double WIDEST = 2;
     const int64_t columns = (int64_t)c->tile_n * c->cluster_n;
-    if (c->stays || gemm_groups_of_m(d) || gemm_k_tiles(d) >= STEPS_MANY)
+    if (c->stays || c->b_stays || gemm_groups_of_m(d) || gemm_k_tiles(d) >= STEPS_MANY)
         return 0;
     return (double)p->turns / c->ctas * fmin(WIDEST, (double)round_up(p->cols, columns) / (double)p->cols);
 }
@@ -603,7 +602,9 @@ plan_cost gemm_sm90_cost(const void *desc, const ckl_device_info *device, const 
     const double STAYS = 0.92; // where A is loaded once for a row of tiles: 0.91 of 7168x7040x120
     const double ODD = 1.02;   // odd rows of D beside over 128 sums: 1024x50257x768 131.5 us by 192, 121.6 by 128
     const bool odd = c->ragged && c->pingpong && gemm_sm90_accumulators(c) > GEMM_EASY_ACCUMULATORS;
-    return (plan_cost){ overlapped(tiles_us, power_us, memory_us) * (c->stays ? STAYS : 1) * (odd ? ODD : 1), bound };
+    return (plan_cost){
+        overlapped(tiles_us, power_us, memory_us) * (c->stays || c->b_stays ? STAYS : 1) * (odd ? ODD : 1), bound
+    };
 }
 
 double gemm_sm90_sum_us(double bytes)

@@ -73,16 +73,20 @@ static ckl_status admit_sm90_cluster(const gemm_sm90_config *c)
     return CKL_OK;
 }
 
-/* A stays in the stages if each always holds the same K tile, of one product. */
+/* An operand stays in the stages if each always holds the same K tile, of one product. */
 static ckl_status admit_sm90_stays(const ckl_gemm_desc *d, const gemm_sm90_config *c)
 {
-    if (c->stays &&
-        (!c->persistent || c->batched || c->groups || c->split > 1 || gemm_k_tiles(d) == 0 ||
-         gemm_has_block_scales(c->epilogue.scale_a) || c->stages % gemm_k_tiles(d) || (c->swap && d->m > c->tile_n)))
+    if (!c->stays && !c->b_stays)
+        return CKL_OK;
+    if (!c->persistent || c->batched || c->groups || c->split > 1 || gemm_k_tiles(d) == 0 ||
+        gemm_has_block_scales(c->epilogue.scale_a) || c->stages % gemm_k_tiles(d))
         FAIL(CKL_UNSUPPORTED,
-             "gemm sm90: stays=1 is of one persistent product without split and scales of blocks, of D^T with all of A "
-             "in a tile; stages=%d are no multiple of its K tiles",
+             "gemm sm90: stays=1 is of one persistent product without split and scales of blocks; stages=%d are no "
+             "multiple of its K tiles",
              c->stages);
+    if (c->b_stays && (c->stays || (c->swap ? d->m : d->n) > c->tile_n))
+        FAIL(CKL_UNSUPPORTED, "gemm sm90: b_stays=1 is of all columns in a tile, not of %d, and goes without stays=1",
+             c->tile_n);
     return CKL_OK;
 }
 
@@ -370,10 +374,11 @@ static void let_A_stay(const ckl_gemm_desc *d, const ckl_device_info *device, ge
                       (c->cluster_n == 1 || (pairs && steps > 1)) && steps <= c->stages;
     const bool of_DT = one && c->swap && d->m <= c->tile_n && steps <= STEPS_OF_DT &&
                        d->n > PAIR * (int64_t)c->tile_m * device->sm_count;
-    c->stays = c->pingpong && steps > 0 && (of_D || of_DT);
-    if (!c->stays)
+    c->stays = c->pingpong && steps > 0 && of_D;
+    c->b_stays = c->pingpong && steps > 0 && of_DT;
+    if (!c->stays && !c->b_stays)
         return;
-    if (of_D && pairs)
+    if (c->stays && pairs)
         c->cluster_m = PAIR;
     c->cluster_n = c->group = 1;
     c->stages -= c->stages % (int)steps;

@@ -268,7 +268,7 @@ static const char *const cases[] = {
     "cluster_m=1 cluster_n=1 swap=1 buffers=4 ctas=1 persistent=1' # few K in 128 rows of D^T, in turn",
     "m=23 n=35000 k=136 a=bf16 bias=1                          # whose A stays",
     "m=13 n=300 k=176 a=e4m3 impl=sm90 config='tile_m=128 tile_n=16 stages=4 consumers=2 pingpong=1 cluster_m=1 "
-    "cluster_n=1 swap=1 ctas=1 persistent=1 stays=1'",
+    "cluster_n=1 swap=1 ctas=1 persistent=1 b_stays=1'",
     "m=20 n=264 k=392 impl=splitk config='slices=3 tile_m=64 tile_n=32 stages=4 consumers=1 swap=1 cluster_m=1'",
     "m=65 n=33 k=65 impl=tiled                                 # rows that start anywhere: no cp.async",
     "m=130 n=140 k=66 a=bf16 bias=1 impl=tiled                 # 4 bytes at a time",
