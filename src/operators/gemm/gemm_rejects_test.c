@@ -237,7 +237,7 @@ const test_reject gemm_rejects[] = {
     { "k=64 impl=splitk", CKL_UNSUPPORTED, "gemm splitk: k=64 has fewer tiles of 64 than slices=" },
     { "k=1024 impl=splitk config='slices=1'", CKL_INVALID, "gemm splitk: slices=1 is not 0 or in 2..64" },
     { "k=1024 impl=splitk config='batched=1'", CKL_INVALID, "gemm splitk: batched=1, slices of K are 2" },
-    { "k=1024 impl=splitk config='vec=3'", CKL_INVALID, "gemm splitk: vec=3 is no power of two up to 8" },
+    { "k=1024 impl=splitk config='vec=4'", CKL_INVALID, "gemm splitk: vec=4 is not 1, or rows of C and D" },
     { "a=i8 impl=splitk", CKL_UNSUPPORTED, "gemm splitk: f32 is added, sums of i8 are i32" },
     { "impl=sm90 config='batched=1'", CKL_INVALID, "gemm sm90: batched=1 with batch=1" },
     { "batch=2 m=2 n=2 k=8 stride_a=17 impl=sm90", CKL_UNSUPPORTED,

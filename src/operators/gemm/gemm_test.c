@@ -253,8 +253,6 @@ static const char *const cases[] = {
     "stages=4 consumers=1 cluster_m=1' # the last slice is half of one",
     "m=70 n=99 k=144 d=f32 c=1 beta=0 fill=hard bias=1 impl=splitk config='slices=3' # rows of C and D anywhere",
     "m=70 n=99 k=144 ldd=104 c=1 beta=1 ldc=104 impl=splitk config='slices=2 stages=3' # ends of rows by elements",
-    "m=70 n=100 k=144 beta=2 bias=1 impl=splitk config='slices=2'",
-    "m=70 n=102 k=144 d=f32 beta=2 activation=gelu impl=splitk config='slices=2' # pairs",
     "m=192 n=264 k=392 impl=splitk config='slices=4 tile_m=64 tile_n=64 stages=3 consumers=2 pingpong=1 cluster_m=1'",
     "m=280 n=304 k=704 impl=splitk config='slices=3 tile_m=128 tile_n=144 stages=5 consumers=2 swap=1' # D^T",
     "m=310 n=520 k=408 impl=splitk config='slices=3 tile_m=256 tile_n=160 stages=4 buffers=1 consumers=2 cluster_m=1 "
