@@ -364,7 +364,8 @@ static bool is_better_alone(const ckl_gemm_desc *d, const ckl_device_info *devic
  */
 static void let_A_stay(const ckl_gemm_desc *d, const ckl_device_info *device, gemm_sm90_config *c)
 {
-    enum { ROWS = 128, PAIR = 2, SHARE = 8, STEPS_OF_DT = 4 };
+    enum { ROWS = 128, PAIR = 2, SHARE = 8 };
+    enum { FEWEST = 4, COLUMNS_OF_B = 80, STEPS_OF_B = 4, TURNS_OF_B = 3 };
     const int64_t steps = gemm_k_tiles(d), squares = gemm_tiles(d, ROWS, ROWS);
     const bool one = !c->batched && !d->groups && !d->gated;
     const bool plain = one && !d->c && d->layout == CKL_GEMM_NT && 2 * d->m > ROWS;
@@ -372,10 +373,11 @@ static void let_A_stay(const ckl_gemm_desc *d, const ckl_device_info *device, ge
     const bool pairs = ceil_div(d->m, ROWS) % PAIR == 0;
     const bool of_D = plain && many && ckl_dtype_bytes(d->d) == 2 && !c->swap && c->tile_m == ROWS &&
                       (c->cluster_n == 1 || (pairs && steps > 1)) && steps <= c->stages;
-    const bool of_DT = one && c->swap && d->m <= c->tile_n && steps <= STEPS_OF_DT &&
-                       d->n > PAIR * (int64_t)c->tile_m * device->sm_count;
+    const int64_t rows = c->swap ? d->n : d->m, columns = c->swap ? d->m : d->n;
+    const bool all = one && columns > FEWEST && columns <= c->tile_n && steps <= STEPS_OF_B &&
+                     c->tile_n <= COLUMNS_OF_B && rows > TURNS_OF_B * (int64_t)c->tile_m * device->sm_count;
     c->stays = c->pingpong && steps > 0 && of_D;
-    c->b_stays = c->pingpong && steps > 0 && of_DT;
+    c->b_stays = c->pingpong && steps > 0 && all;
     if (!c->stays && !c->b_stays)
         return;
     if (c->stays && pairs)
