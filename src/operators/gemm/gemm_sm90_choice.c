@@ -312,9 +312,10 @@ static bool is_narrow_enough(const ckl_gemm_desc *d, const fitted_tile *t)
  */
 static bool is_tall(const ckl_gemm_desc *d, const fitted_tile *t, int columns)
 {
-    enum { ROWS = 64, WIDEST = 80, STEPS = 4 };
-    return t->pingpong && t->tile_m == ROWS && columns <= WIDEST && (t->swap ? d->m : d->n) <= columns &&
-           gemm_k_tiles(d) <= STEPS;
+    enum { ROWS = 64, WIDEST = 80, STEPS = 4, TILES = 16, FEWEST = 2 /* are gemv's */ };
+    const int64_t rows = t->swap ? d->n : d->m, all = t->swap ? d->m : d->n;
+    return t->pingpong && t->tile_m == ROWS && columns <= WIDEST && all <= columns && all > FEWEST &&
+           rows >= TILES * ROWS && gemm_k_tiles(d) <= STEPS;
 }
 
 /* Is a tile considered for a problem? */
