@@ -264,7 +264,8 @@ static const char *const cases[] = {
     "cluster_m=1'",
     "m=23 n=300 k=168 a=bf16 bias=1 beta=1 impl=sm90 config='tile_m=128 tile_n=32 stages=5 consumers=2 pingpong=1 "
     "cluster_m=1 cluster_n=1 swap=1 buffers=4 ctas=1 persistent=1' # few K in 128 rows of D^T, in turn",
-    "m=23 n=35000 k=136 a=bf16 bias=1                          # whose A stays",
+    "m=23 n=52000 k=136 a=bf16 bias=1                          # whose A stays",
+    "m=52000 n=13 k=48 a=e4m3 beta=1                           # whose B stays; D in odd rows",
     "m=13 n=300 k=176 a=e4m3 impl=sm90 config='tile_m=128 tile_n=16 stages=4 consumers=2 pingpong=1 cluster_m=1 "
     "cluster_n=1 swap=1 ctas=1 persistent=1 b_stays=1'",
     "m=20 n=264 k=392 impl=splitk config='slices=3 tile_m=64 tile_n=32 stages=4 consumers=1 swap=1 cluster_m=1'",
