@@ -389,7 +389,7 @@ static void let_B_stay(const ckl_gemm_desc *d, const ckl_device_info *device, ge
     const int64_t steps = gemm_k_tiles(d), rows = c->swap ? d->n : d->m, columns = c->swap ? d->m : d->n;
     const bool all = columns > FEWEST && columns <= c->tile_n && c->tile_n <= WIDEST;
     c->b_stays = all && c->pingpong && !c->stays && !c->batched && !d->groups && !d->gated && steps > 0 &&
-                 steps <= STEPS && rows > TURNS * (int64_t)c->tile_m * device->sm_count;
+                 steps <= STEPS && 2 * steps <= c->stages && rows > TURNS * (int64_t)c->tile_m * device->sm_count;
     if (c->b_stays)
         c->stages -= c->stages % (int)steps;
 }
