@@ -117,7 +117,7 @@ static val rest_of(val x)
 /* Where the vector from element `first` of a row on lies in a row of the copy, in elements. */
 static val place_of(const repitch *k, val first)
 {
-    return k->split ? add(mul(div(first, imm64(RUN)), imm64(2 * RUN)), rem(first, imm64(RUN))) : first;
+    return k->split ? add(first, bit_and(first, imm64(-RUN))) : first; // a run of rests behind every run
 }
 
 /* Stores a vector, and that of its rests. */
@@ -209,20 +209,27 @@ static void copy_straight(repitch k)
         copy_rows(&k, convert(I64, mul(div(i, vectors), imm(ROWS))));
 }
 
+/* Of `all` rows or columns those from `first` on, in 32 bits: at least a tile's, where there are as many. */
+static val left_from(val first, val all)
+{
+    return convert(I32, max(min(sub(all, first), imm64(TILE)), imm64(0)));
+}
+
 /* Loads a tile of the source into shared memory by elements, transposed: (COLS,ROWS). */
 static void load_tile(const repitch *k, val row, val col, tensor sX)
 {
     enum { AT_ONCE = GEMM_REPITCH_THREADS / TILE };
-    tensor gX = gmem_tensor(k->from, k->type, make_layout(shape(k->rows, k->length), stride(k->from_ld, 1)));
     val along = thread_at(thread(), 0, TILE, AT_ONCE), start = thread_at(thread(), 1, TILE, AT_ONCE);
-    val x[TILE / AT_ONCE], column = add(col, convert(I64, along));
+    val first = add(row, convert(I64, start)), column = add(col, convert(I64, along));
+    val rows = select(lt(column, k->length), left_from(first, k->rows), imm_as(I32, 0)); // from the first one on
+    val from = add(k->from, bytes_of(k, add(mul(first, k->from_ld), column)));
+    val x[TILE / AT_ONCE], pitch = bytes_of(k, mul(k->from_ld, imm64(AT_ONCE)));
     for (int i = 0; i < TILE / AT_ONCE; i++) {
-        val r = add(row, convert(I64, add(start, imm(i * AT_ONCE))));
-        val inside = logical_and(lt(r, k->rows), lt(column, k->length));
-        val first = tensor_address(gX, coord(select(inside, r, imm64(0)), select(inside, column, imm64(0))));
-        x[i] = at(gmem_tensor(first, k->type, compact(leaf(1))), 0);
+        val inside = gt(rows, imm(i * AT_ONCE));
+        x[i] = at(gmem_tensor(select(inside, from, k->from), k->type, compact(leaf(1))), 0);
         if (k->split) // the copy ends in zeros
             x[i] = select(inside, x[i], immf(0));
+        from = add(from, pitch);
     }
     for (int i = 0; i < TILE / AT_ONCE; i++)
         set(sX, coord(along, add(start, imm(i * AT_ONCE))), x[i]);
@@ -235,17 +242,20 @@ static void store_tile(const repitch *k, val row, val col, tensor sX)
     val element = mul(thread_at(thread(), 0, across, at_once), imm(k->vector)),
         start = thread_at(thread(), 1, across, at_once);
     val r = add(row, convert(I64, element)), end = k->split ? div(k->to_ld, imm64(2)) : k->rows;
+    val first = add(col, convert(I64, start)), to_row = add(mul(k->matrix, k->length), first);
+    val columns = select(lt(r, end), left_from(first, k->length), imm_as(I32, 0)); // from the first one on
+    val to = add(k->to, bytes_of(k, add(mul(to_row, k->to_ld), place_of(k, r))));
+    val pitch = bytes_of(k, mul(k->to_ld, imm64(at_once)));
     for (int i = 0; i < TILE / at_once; i++) {
-        val local = add(start, imm(i * at_once)), column = add(col, convert(I64, local));
-        val to_row = add(mul(k->matrix, k->length), column);
-        val to = add(k->to, bytes_of(k, add(mul(to_row, k->to_ld), place_of(k, r))));
+        val local = add(start, imm(i * at_once));
         tensor sVector = tensor_with_layout(slice(sX, local, _), compact(leaf(k->vector))); // (VECTOR)
         sVector.address = tensor_address(sX, coord(local, element));
         tensor rVector = fragment(k->type, compact(leaf(k->vector)));
-        IF(logical_and(lt(column, k->length), lt(r, end))) {
+        IF(gt(columns, imm(i * at_once))) {
             copy(sVector, rVector, ckl_dtype_bytes(k->type) == 4 ? 4 : BYTES);
             store_vector(k, rVector, to);
         }
+        to = add(to, pitch);
     }
 }
 

@@ -161,7 +161,7 @@ static void describe_schedule(sm90_kernel *k)
     k->count = cfg->batched ? mul(k->tiles.count, k->p.batch) : k->tiles.count;
     k->first_tile = div(cta_x(), imm(k->size.cluster));
     k->clusters = div(grid_x(), imm(k->size.cluster));
-    if (cfg->stays) { // a share of neighbours
+    if (cfg->stays || cfg->b_stays) { // a share of neighbours
         val all = k->count, before = mul(k->first_tile, all);
         k->count = div(add(before, all), k->clusters);
         k->first_tile = div(before, k->clusters);

@@ -16,7 +16,6 @@ enum {
     LINE_BYTES = 128,            // of memory and L2
     STAGES_MAX = 12, // small tiles need many against latency: 256x2048x7168 in 64x64 takes 16.8 us, with 8 stages 19.4
     STAGES_ENOUGH = 4,
-    STEPS_ENOUGH = 4, // along K, for 64 rows of D^T in turn; of fewer 128: 23x256000x168 takes 41.8 us, not 61.0
     STEPS_FEWEST = 2,
     STEPS_FEW = 8,       // along K, of small products: their epilogues are as long as their main loops
     STEPS_MANY = 32,     // of a tile that is worth a CTA of its own
@@ -238,7 +237,7 @@ static bool is_even_DT(const ckl_gemm_desc *d, const fitted_tile *t)
 static int columns_of_even(const ckl_gemm_desc *d, const even_tile *t, const gemm_sm90_config *c,
                            const ckl_device_info *device)
 {
-    enum { SQUARE = 128, STEPS_LEAST = 24, WITH_BIAS = 64 /* fewer widths */ };
+    enum { SQUARE = 128, SPAN = 64, STEPS_LEAST = 24, WITH_BIAS = 64 /* fewer widths */ };
     const bool deep = gemm_k_tiles(d) >= STEPS_LEAST && gemm_rows_aligned(d, 'a', LINE_BYTES);
     const int unit = t->tile.pingpong && d->bias ? WITH_BIAS : gemm_sm90_column_step(c);
     const int step = (int)max_i64(deep ? t->step : ATOM_COLUMNS, unit);
@@ -247,7 +246,8 @@ static int columns_of_even(const ckl_gemm_desc *d, const even_tile *t, const gem
     const int64_t down = ceil_div(swap ? d->n : d->m, t->tile.tile_m), across = swap ? d->m : d->n;
     int best = 0;
     int64_t fewest = INT64_MAX; // columns of all turns
-    if (!is_plain(d) || !(t->tile.pingpong || deep))
+    const bool k_major = d->layout == CKL_GEMM_NT || t->tile.tile_m > SPAN;
+    if (!is_plain(d) || !(t->tile.pingpong || deep) || !k_major)
         return 0;
     for (int columns = (int)round_up(t->least, unit); columns < most + step; columns += step) {
         const int64_t turns = ceil_div(down * ceil_div(across, min_i64(columns, most)), device->sm_count);
@@ -305,6 +305,19 @@ static bool is_narrow_enough(const ckl_gemm_desc *d, const fitted_tile *t)
     return t->swap || t->tile_n != ATOM_COLUMNS || d->n <= ATOM_COLUMNS;
 }
 
+/*
+ * Do tiles of 64 rows in turn have 128? Where K has few steps and all of few columns are in a tile: TMA takes longer for
+ * rows than for bytes, and for each box. 23x256000x168 takes 41.8 us so, 61.0 in 64 rows, 65536x32x64 5.0, 6.9 in three
+ * CTAs an SM.
+ */
+static bool is_tall(const ckl_gemm_desc *d, const fitted_tile *t, int columns)
+{
+    enum { ROWS = 64, WIDEST = 80, STEPS = 4, TILES = 16, FEWEST = 2 /* are gemv's */ };
+    const int64_t rows = t->swap ? d->n : d->m, all = t->swap ? d->m : d->n;
+    return t->pingpong && t->tile_m == ROWS && columns <= WIDEST && all <= columns && all > FEWEST &&
+           rows >= TILES * ROWS && gemm_k_tiles(d) <= STEPS;
+}
+
 /* Is a tile considered for a problem? */
 static bool is_considered(const ckl_gemm_desc *d, const fitted_tile *t, const gemm_sm90_config *c,
                           const ckl_device_info *device)
@@ -313,7 +326,8 @@ static bool is_considered(const ckl_gemm_desc *d, const fitted_tile *t, const ge
         return t == &even_tiles[0].tile;
     if (is_mostly_D(d, device))
         return suits_D(d, t);
-    return is_narrow_enough(d, t) && may_split(d, t, device);
+    const bool tall_alone = t->pingpong && !t->swap && t->tile_n <= SHARED_COLUMNS;
+    return is_narrow_enough(d, t) && may_split(d, t, device) && (!tall_alone || is_tall(d, t, t->tile_n));
 }
 
 static int columns_of(const ckl_gemm_desc *d, const fitted_tile *t, const even_tile *even, const gemm_sm90_config *c,
@@ -345,9 +359,9 @@ bool gemm_sm90_candidate(const void *desc, const ckl_device_info *device, int i,
     const fitted_tile *t = even ? &even->tile : &fitted_tiles[i - EVEN];
     c->epilogue = gemm_epilogue_of(d);
     c->ragged = d->pointers && !gemm_by_pointers(d, 'a') ? GEMM_ALL_RAGGED : ragged_of(d);
-    c->tile_m = t->tile_m * (t->swap && t->pingpong && gemm_k_tiles(d) <= STEPS_ENOUGH ? 2 : 1);
     c->split = t->split;
     c->tile_n = columns_of(d, t, even, c, device);
+    c->tile_m = t->tile_m * (is_tall(d, t, c->tile_n) ? 2 : 1);
     c->consumers = t->consumers;
     c->pingpong = t->pingpong && d->accumulation == CKL_GEMM_FAST && // one adds while the other's tensor cores work
                   !gemm_groups_of_k(d);                              // whose lengths differ
@@ -449,8 +463,7 @@ static step_cycles step_of(const tiled_problem *p, const gemm_sm90_config *c, co
                            int64_t sm_count, double operands_us)
 {
     const gemm_fit *f = &fit;
-    double n = c->tile_n, loaded_m = c->stays && !c->swap ? 0 : c->tile_m,
-           loaded_n = c->stays && c->swap ? 0 : size->loaded_n;
+    double n = c->tile_n, loaded_m = c->stays ? 0 : c->tile_m, loaded_n = c->b_stays ? 0 : size->loaded_n;
     double instruction = fmax(n / 2, (16 + n / 4) * f->operands);
     double crossing = p->crossing_m * loaded_m / c->cluster_n + p->crossing_n * loaded_n / c->cluster_m;
     double absent = absent_of(p->rows, c->tile_m) / c->cluster_n + absent_of(p->cols, c->tile_n) / c->cluster_m;
@@ -566,7 +579,7 @@ static double turns_that_count(const ckl_gemm_desc *d, const tiled_problem *p, c
 {
     const double WIDEST = 2;
     const int64_t columns = (int64_t)c->tile_n * c->cluster_n;
-    if (c->stays || gemm_groups_of_m(d) || gemm_k_tiles(d) >= STEPS_MANY)
+    if (c->stays || c->b_stays || gemm_groups_of_m(d) || gemm_k_tiles(d) >= STEPS_MANY)
         return 0;
     return (double)p->turns / c->ctas * fmin(WIDEST, (double)round_up(p->cols, columns) / (double)p->cols);
 }
@@ -603,7 +616,9 @@ plan_cost gemm_sm90_cost(const void *desc, const ckl_device_info *device, const 
     const double STAYS = 0.92; // where A is loaded once for a row of tiles: 0.91 of 7168x7040x120
     const double ODD = 1.02;   // odd rows of D beside over 128 sums: 1024x50257x768 131.5 us by 192, 121.6 by 128
     const bool odd = c->ragged && c->pingpong && gemm_sm90_accumulators(c) > GEMM_EASY_ACCUMULATORS;
-    return (plan_cost){ overlapped(tiles_us, power_us, memory_us) * (c->stays ? STAYS : 1) * (odd ? ODD : 1), bound };
+    return (plan_cost){
+        overlapped(tiles_us, power_us, memory_us) * (c->stays || c->b_stays ? STAYS : 1) * (odd ? ODD : 1), bound
+    };
 }
 
 double gemm_sm90_sum_us(double bytes)

@@ -23,7 +23,8 @@
     X(owner, int, groups, "0", "0 32 128 512 2048",                                                                 \
       "groups of rows that shared memory has room for; 0: there are none")                                          \
     X(owner, bool, alone, "0", "0 1", "the next launch begins when this one has ended, not beside its last CTAs")   \
-    X(owner, bool, stays, "0", "0 1", "a CTA takes neighbouring tiles of a row, whose A stays in the stages")
+    X(owner, bool, stays, "0", "0 1", "a CTA takes neighbouring tiles of a row, whose A stays in the stages")       \
+    X(owner, bool, b_stays, "0", "0 1", "B stays there, of which each tile has all")
 
 GEMM_CONFIG(gemm_sm90_config, GEMM_SM90_CONFIG);
 

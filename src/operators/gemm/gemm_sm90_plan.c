@@ -73,16 +73,20 @@ static ckl_status admit_sm90_cluster(const gemm_sm90_config *c)
     return CKL_OK;
 }
 
-/* A stays in the stages if each always holds the same K tile, of one product. */
+/* An operand stays in the stages if each always holds the same K tile, of one product. */
 static ckl_status admit_sm90_stays(const ckl_gemm_desc *d, const gemm_sm90_config *c)
 {
-    if (c->stays &&
-        (!c->persistent || c->batched || c->groups || c->split > 1 || gemm_k_tiles(d) == 0 ||
-         gemm_has_block_scales(c->epilogue.scale_a) || c->stages % gemm_k_tiles(d) || (c->swap && d->m > c->tile_n)))
+    if (!c->stays && !c->b_stays)
+        return CKL_OK;
+    if (!c->persistent || c->batched || c->groups || c->split > 1 || gemm_k_tiles(d) == 0 ||
+        gemm_has_block_scales(c->epilogue.scale_a) || c->stages % gemm_k_tiles(d))
         FAIL(CKL_UNSUPPORTED,
-             "gemm sm90: stays=1 is of one persistent product without split and scales of blocks, of D^T with all of A "
-             "in a tile; stages=%d are no multiple of its K tiles",
+             "gemm sm90: stays=1 is of one persistent product without split and scales of blocks; stages=%d are no "
+             "multiple of its K tiles",
              c->stages);
+    if (c->b_stays && (c->stays || (c->swap ? d->m : d->n) > c->tile_n))
+        FAIL(CKL_UNSUPPORTED, "gemm sm90: b_stays=1 is of all columns in a tile, not of %d, and goes without stays=1",
+             c->tile_n);
     return CKL_OK;
 }
 
@@ -356,27 +360,38 @@ static bool is_better_alone(const ckl_gemm_desc *d, const ckl_device_info *devic
  * Of few K tiles and a large D in 16 bits L2 gives more for loads than it takes for D, unless A stays, of which a CTA
  * has a long share of a row of tiles. Pairs then share B, if all rows of tiles have a partner: 8192x14336x384 takes
  * 137.6 us, alone 146.7, 155.6 where A does not stay. Not if most of a tile is empty. D in 32 bits is slower so:
- * 26400x896x32 31.7 and 30.0. Of few rows and few K, all in each tile of D^T, TMA is spared a row in five.
+ * 26400x896x32 31.7 and 30.0.
  */
 static void let_A_stay(const ckl_gemm_desc *d, const ckl_device_info *device, gemm_sm90_config *c)
 {
-    enum { ROWS = 128, PAIR = 2, SHARE = 8, STEPS_OF_DT = 4 };
+    enum { ROWS = 128, PAIR = 2, SHARE = 8 };
     const int64_t steps = gemm_k_tiles(d), squares = gemm_tiles(d, ROWS, ROWS);
-    const bool one = !c->batched && !d->groups && !d->gated;
-    const bool plain = one && !d->c && d->layout == CKL_GEMM_NT && 2 * d->m > ROWS;
+    const bool plain = !c->batched && !d->groups && !d->gated && !d->c && d->layout == CKL_GEMM_NT && 2 * d->m > ROWS;
     const bool many = d->n >= SHARE * (int64_t)c->tile_n && squares >= SHARE * (int64_t)device->sm_count;
     const bool pairs = ceil_div(d->m, ROWS) % PAIR == 0;
-    const bool of_D = plain && many && ckl_dtype_bytes(d->d) == 2 && !c->swap && c->tile_m == ROWS &&
-                      (c->cluster_n == 1 || (pairs && steps > 1)) && steps <= c->stages;
-    const bool of_DT = one && c->swap && d->m <= c->tile_n && steps <= STEPS_OF_DT &&
-                       d->n > PAIR * (int64_t)c->tile_m * device->sm_count;
-    c->stays = c->pingpong && steps > 0 && (of_D || of_DT);
+    c->stays = plain && many && ckl_dtype_bytes(d->d) == 2 && c->pingpong && !c->swap && c->tile_m == ROWS &&
+               (c->cluster_n == 1 || (pairs && steps > 1)) && steps > 0 && steps <= c->stages;
     if (!c->stays)
         return;
-    if (of_D && pairs)
+    if (pairs)
         c->cluster_m = PAIR;
     c->cluster_n = c->group = 1;
     c->stages -= c->stages % (int)steps;
+}
+
+/*
+ * Where few columns are all in a tile and K has few steps, TMA is spared up to a row in three: 23x256000x168 takes 28.4
+ * us, 41.8 where B, its A, does not stay. Fewer columns are gemv's.
+ */
+static void let_B_stay(const ckl_gemm_desc *d, const ckl_device_info *device, gemm_sm90_config *c)
+{
+    enum { FEWEST = 4, WIDEST = 80, STEPS = 4, TURNS = 3 };
+    const int64_t steps = gemm_k_tiles(d), rows = c->swap ? d->n : d->m, columns = c->swap ? d->m : d->n;
+    const bool all = columns > FEWEST && columns <= c->tile_n && c->tile_n <= WIDEST;
+    c->b_stays = all && c->pingpong && !c->stays && !c->batched && !d->groups && !d->gated && steps > 0 &&
+                 steps <= STEPS && 2 * steps <= c->stages && rows > TURNS * (int64_t)c->tile_m * device->sm_count;
+    if (c->b_stays)
+        c->stages -= c->stages % (int)steps;
 }
 
 static bool candidate_sm90(const void *desc, const ckl_device_info *device, int i, void *config)
@@ -386,6 +401,7 @@ static bool candidate_sm90(const void *desc, const ckl_device_info *device, int 
         return false;
     c->alone = is_better_alone(desc, device, c);
     let_A_stay(desc, device, c);
+    let_B_stay(desc, device, c);
     return true;
 }
 

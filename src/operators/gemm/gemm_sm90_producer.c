@@ -77,11 +77,11 @@ static void load_operand(const sm90_kernel *k, const operand_load *o, const pipe
     }
 }
 
-/* Expects the bytes of a stage and loads the problem's A, unless that stays from tiles before. */
-static void load_absent_A(const sm90_kernel *k, const operand_load *o, const pipeline_state *at, val row, val depth,
-                          val absent)
+/* Expects the bytes of a stage and loads the operand that stays from tiles before, unless it is there. */
+static void load_absent(const sm90_kernel *k, const operand_load *o, const pipeline_state *at, val row, val depth,
+                        val absent)
 {
-    const int bytes = (int)k->size.stage_bytes, rows = k->cfg->swap ? k->size.loaded_n : k->cfg->tile_m;
+    const int bytes = (int)k->size.stage_bytes, rows = k->cfg->b_stays ? k->size.loaded_n : k->cfg->tile_m;
     IF(absent) {
         pipeline_expect(&k->ring, at, imm(bytes));
         load_operand(k, o, at, row, depth);
@@ -90,24 +90,24 @@ static void load_absent_A(const sm90_kernel *k, const operand_load *o, const pip
 }
 
 /*
- * Is A of a tile in none of the stages? In all of them, once a CTA has filled the ring from a row of tiles, or from any
- * tiles of D^T, as these have all rows of A.
+ * Is it in none of the stages? In all of them, once a CTA has filled the ring: A from a row of tiles, B, of which each
+ * tile has all, from any.
  */
 static val is_absent(const sm90_kernel *k, val tile, const tile_place *at)
 {
     val in_row = div(at->col, imm(k->size.tile_n * k->cfg->cluster_n)), before = sub(tile, k->first_tile);
-    return lt(mul(k->cfg->swap ? before : min(before, in_row), k->k_tiles), imm(k->cfg->stages));
+    return lt(mul(k->cfg->b_stays ? before : min(before, in_row), k->k_tiles), imm(k->cfg->stages));
 }
 
 /* Fills one stage: this CTA's rows of A and B go to all CTAs that use them, so every CTA receives both tiles. */
 static void load_stage(const sm90_kernel *k, const operand_load loads[2], const pipeline_state *at,
                        const tile_place *tile, val k_tile, val depth, val absent)
 {
-    const int scales = gemm_sm90_scale_bytes(k), first = k->cfg->stays && k->cfg->swap; // first: 1 is the problem's A
+    const int scales = gemm_sm90_scale_bytes(k), first = k->cfg->b_stays; // 1: B
     const val places[] = { tile->row, tile->col };
     pipeline_wait_empty(&k->ring, at);
-    if (k->cfg->stays) {
-        load_absent_A(k, &loads[first], at, places[first], depth, absent);
+    if (k->cfg->stays || k->cfg->b_stays) {
+        load_absent(k, &loads[first], at, places[first], depth, absent);
     } else {
         pipeline_expect(&k->ring, at, imm((int)k->size.stage_bytes + scales));
         if (scales)
@@ -128,7 +128,7 @@ static void load_tiles(const sm90_kernel *k)
     operand_load loads[] = { describe_load(k, true), describe_load(k, false) };
     LOOP_FROM(tile, k->first_tile, k->count, k->clusters) {
         tile_place at = gemm_sm90_tile(k, tile);
-        val absent = k->cfg->stays ? is_absent(k, tile, &at) : imm(1);
+        val absent = k->cfg->stays || k->cfg->b_stays ? is_absent(k, tile, &at) : imm(1);
         for (int i = 0; i < COUNT_OF(loads); i++)
             loads[i].outer = gemm_sm90_outer(k, loads[i].modes, loads[i].array, at.batch);
         LOOP(kt, gemm_sm90_k_tiles(k, &at)) {

@@ -6,16 +6,23 @@
  */
 #include "cute/kernel.h"
 #include "operators/gemm/gemm_epilogue.h"
+#include "operators/gemm/gemm_epilogues.h"
 #include "operators/gemm/gemm_splitk.h"
 
 enum { COLUMNS = GEMM_SPLITK_COLUMNS };
 
-/* The columns of a row of D that a thread makes, and its accesses to C and D. */
+/* The columns of a row of D that a thread makes. */
 typedef struct sum_place {
-    gemm_epilogue e;
-    val row, first; // i64
-    int vec;        // elements of an access
+    val row, first;  // i64
+    tensor rSum, rC; // (COLUMNS) of f32
 } sum_place;
+
+/* A matrix of (M,N) from this place on. */
+static tensor columns_at(val address, ckl_dtype dtype, val ld, const sum_place *at)
+{
+    val elements = add(mul(at->row, ld), at->first);
+    return gmem_tensor(gmem_address(address, dtype, elements), dtype, compact(leaf(COLUMNS)));
+}
 
 /* Adds some slices from `first` on: all loads come before the first addition. */
 static void add_some(const gemm_sm90_values *p, val first, val address, val bytes, tensor rSum)
@@ -32,54 +39,83 @@ static void add_some(const gemm_sm90_values *p, val first, val address, val byte
             set(rSum, i, add(at(rSum, i), at(rPart[s], i)));
 }
 
-/* (COLUMNS) */
-static tensor add_slices(const gemm_sm90_values *p, const sum_place *at)
+static void add_slices(const gemm_sm90_values *p, sum_place *at)
 {
     val bytes = convert(U64, mul(mul(convert(I64, p->m), p->lda), imm(4))); // of a slice
-    val start = gmem_address(p->a, F32, add(mul(at->row, p->lda), at->first));
-    tensor rSum = fragment(F32, compact(leaf(COLUMNS)));
-    fill(rSum, immf(0));
+    val start = tensor_address(columns_at(p->a, F32, p->lda, at), coord(0));
+    at->rSum = fragment(F32, compact(leaf(COLUMNS)));
+    fill(at->rSum, immf(0));
     LOOP_FROM(s, imm(0), p->batch, imm(GEMM_SPLITK_AT_ONCE))
-        add_some(p, s, add(start, mul(bytes, convert(U64, s))), bytes, rSum);
-    return rSum;
+        add_some(p, s, add(start, mul(bytes, convert(U64, s))), bytes, at->rSum);
 }
 
-/* A vector of C or D from column j on. */
-static tensor columns_at(const sum_place *at, val start, val ld, int j)
+/* Do all columns exist, and are they one vector of C and D, or two of f32? */
+static val is_whole(const gemm_sm90_values *p, const sum_place *at)
 {
-    val elements = add(add(mul(at->row, ld), at->first), imm64(j));
-    return gmem_tensor(gmem_address(start, at->e.d, elements), at->e.d, compact(leaf(at->vec)));
+    return le(add(at->first, imm(COLUMNS)), convert(I64, p->n));
 }
 
-static val exists(const gemm_sm90_values *p, const sum_place *at, int j)
+/* Loads C, from memory, before the slices, which come from L2. */
+static void load_C(const gemm_splitk_config *cfg, const gemm_sm90_values *p, sum_place *at)
 {
-    return lt(add(at->first, imm(j)), convert(I64, p->n));
+    const gemm_epilogue e = cfg->products.epilogue;
+    at->rC = fragment(e.d, compact(leaf(COLUMNS)));
+    fill(at->rC, convert(e.d, immf(0)));
+    if (e.c && cfg->vec > 1)
+        IF(logical_and(is_whole(p, at), ne(p->beta, immf(0))))
+            copy(columns_at(p->c, e.d, p->ldc, at), at->rC, 16);
 }
 
-/* C, from memory, before the slices, which come from L2; zeros where beta is 0. (COLUMNS) */
-static tensor load_C(const gemm_sm90_values *p, const sum_place *at)
+static void store_vector(gemm_epilogue e, const gemm_sm90_values *p, const sum_place *at)
 {
-    tensor rC = fragment(at->e.d, compact(leaf(COLUMNS)));
-    fill(rC, convert(at->e.d, immf(0)));
-    for (int j = 0; at->e.c && j < COLUMNS; j += at->vec)
-        IF(logical_and(exists(p, at, j), ne(p->beta, immf(0))))
-            copy(columns_at(at, p->c, p->ldc, j), local_tile(rC, leaf(at->vec), coord(j / at->vec)), 16);
-    return rC;
-}
-
-static void store_columns(const gemm_sm90_values *p, const sum_place *at, tensor rSum, tensor rC)
-{
-    const gemm_values all = { .m = convert(I64, p->m), .n = convert(I64, p->n), .bias = p->bias };
-    const gemm_scalars scalars = { .alpha = p->alpha, .beta = p->beta };
-    tensor rD = fragment(at->e.d, compact(leaf(COLUMNS)));
-    for (int j = 0; j < COLUMNS; j++) {
-        val col = min(add(at->first, imm(j)), sub(all.n, imm64(1)));
-        const gemm_element in = { .product = at(rSum, j), .c = at_f32(rC, j) };
-        set(rD, j, convert(at->e.d, gemm_finish_at(at->e, scalars, &all, at->row, col, in).d));
+    tensor rC = at->rC, rD = fragment(e.d, compact(leaf(COLUMNS)));
+    tensor gBias = gmem_vector(p->bias, e.d, p->n); // (N)
+    const bool placed = gemm_epilogue_find(e.epilogue);
+    for (int i = 0; i < COLUMNS; i++) {
+        val bias = e.bias ? at_f32(gBias, add(at->first, imm(i))) : immf(0);
+        const gemm_element in = { .product = at(at->rSum, i),
+                                  .c = at_f32(rC, i),
+                                  .bias = bias,
+                                  .row = at->row,
+                                  .col = placed ? add(at->first, imm(i)) : imm(0) };
+        set(rD, i, convert(e.d, gemm_finish(e, (gemm_scalars){ .alpha = p->alpha, .beta = p->beta }, in).d));
     }
-    for (int j = 0; j < COLUMNS; j += at->vec)
-        IF(exists(p, at, j))
-            copy(local_tile(rD, leaf(at->vec), coord(j / at->vec)), columns_at(at, p->d, p->ldd, j), 16);
+    copy(rD, columns_at(p->d, e.d, p->ldd, at), 16);
+}
+
+static void store_elements(gemm_epilogue e, const gemm_sm90_values *p, const sum_place *at)
+{
+    const gemm_values all = { .m = convert(I64, p->m),
+                              .n = convert(I64, p->n),
+                              .c = p->c,
+                              .ldc = p->ldc,
+                              .d = p->d,
+                              .ldd = p->ldd,
+                              .bias = p->bias,
+                              .alpha = p->alpha,
+                              .beta = p->beta };
+    for (int i = 0; i < COLUMNS; i++) {
+        val col = add(at->first, imm(i));
+        IF(lt(col, all.n))
+            gemm_store(e, (gemm_scalars){ .alpha = p->alpha, .beta = p->beta }, &all, at->row, col, at(at->rSum, i),
+                       (val){ 0 });
+    }
+}
+
+static void finish_columns(const gemm_splitk_config *cfg, const gemm_sm90_values *p, const sum_place *at)
+{
+    gemm_epilogue e = cfg->products.epilogue;
+    if (cfg->vec == 1) {
+        store_elements(e, p, at);
+        return;
+    }
+    IF(is_whole(p, at)) {
+        store_vector(e, p, at);
+    }
+    ELSE
+    {
+        store_elements(e, p, at);
+    }
 }
 
 static void add_products(const gemm_splitk_config *cfg)
@@ -89,15 +125,14 @@ static void add_products(const gemm_splitk_config *cfg)
     val vectors = div_up(p.n, COLUMNS); // of a row
     val vector = add(mul(cta_x(), imm(GEMM_SPLITK_THREADS)), thread());
     val row = div(vector, vectors);
-    const sum_place at = { .e = cfg->products.epilogue,
-                           .row = convert(I64, row),
-                           .first = convert(I64, mul(sub(vector, mul(row, vectors)), imm(COLUMNS))),
-                           .vec = gemm_splitk_vector(cfg) };
+    sum_place at = { .row = convert(I64, row),
+                     .first = convert(I64, mul(sub(vector, mul(row, vectors)), imm(COLUMNS))) };
     grid_wait();
     launch_dependents();
     IF(lt(row, p.m)) {
-        tensor rC = load_C(&p, &at), rSum = add_slices(&p, &at);
-        store_columns(&p, &at, rSum, rC);
+        load_C(cfg, &p, &at);
+        add_slices(&p, &at);
+        finish_columns(cfg, &p, &at);
     }
 }
 

@@ -12,20 +12,13 @@ enum {
 
 #define GEMM_SPLITK_CONFIG(X, owner)                                                    \
     X(owner, int, slices, "0", "0 2 3 4 5 6 8 12 16", "of K; 0: as many as cost least") \
-    X(owner, int, vec, "8", "1 2 4 8", "elements of D that are stored at once, 16 bytes at most")
+    X(owner, int, vec, "8", "1 8", "elements of D that are stored at once")
 
 /* The products write f32 to the workspace; this epilogue is that of the sum. */
 typedef struct gemm_splitk_config {
     gemm_sm90_config products;
     GEMM_SPLITK_CONFIG(FIELD_MEMBER, )
 } gemm_splitk_config;
-
-/* Elements of an access to C and D. */
-static inline int gemm_splitk_vector(const gemm_splitk_config *config)
-{
-    const int most = 16 / (int)ckl_dtype_bytes(config->products.epilogue.d);
-    return config->vec < most ? config->vec : most;
-}
 
 /* The config of the products alone: no epilogue. */
 gemm_sm90_config gemm_splitk_products(const gemm_splitk_config *config);

@@ -51,13 +51,10 @@ gemm_sm90_config gemm_splitk_products(const gemm_splitk_config *c)
     return products;
 }
 
-/* Elements of C and D that a thread may access at once: rows are whole vectors, and begin at multiples of them. */
+/* Elements of D that a thread stores at once. */
 static int vector_of(const ckl_gemm_desc *d)
 {
-    int vec = GEMM_SPLITK_COLUMNS;
-    while (vec > 1 && (d->n % vec || !gemm_results_aligned(d, (int)min_i64(vec * (int64_t)ckl_dtype_bytes(d->d), 16))))
-        vec /= 2;
-    return vec;
+    return gemm_results_aligned(d, TMA_ALIGNMENT) ? GEMM_SPLITK_COLUMNS : 1;
 }
 
 /* Squares of 128 want few slices: 512x512x16384 takes 19.9 us in them, 17.2 in 64x128; 640x640x10240 18.2 and 18.7. */
@@ -200,8 +197,8 @@ static ckl_status admit_splitk(const void *desc, const ckl_device_info *device, 
         FAIL(CKL_INVALID, "gemm splitk: slices=%d is not 0 or in 2..%d", c->slices, GEMM_SPLITK_SLICES_MAX);
     if (c->products.batched != GEMM_SLICES_OF_K)
         FAIL(CKL_INVALID, "gemm splitk: batched=%d, slices of K are %d", c->products.batched, GEMM_SLICES_OF_K);
-    if (c->vec < 1 || c->vec & (c->vec - 1) || c->vec > vector_of(d))
-        FAIL(CKL_INVALID, "gemm splitk: vec=%d is no power of two up to %d", c->vec, vector_of(d));
+    if (c->vec != 1 && (c->vec != GEMM_SPLITK_COLUMNS || vector_of(d) == 1))
+        FAIL(CKL_INVALID, "gemm splitk: vec=%d is not 1, or rows of C and D do not start at whole 16 bytes", c->vec);
     if (d->m * sums_pitch(d) / GEMM_SPLITK_COLUMNS > INT32_MAX)
         FAIL(CKL_UNSUPPORTED, "gemm splitk: %" PRId64 "x%" PRId64 " sums are more than one launch adds", d->m, d->n);
     const ckl_gemm_desc halves = products_of(d, 2);
@@ -251,7 +248,8 @@ static ckl_status launch_splitk(const ckl_plan *plan, const void *args, ckl_stre
     const ckl_gemm_desc sliced = products_of(plan->desc, slices_of(plan));
     ckl_gemm_args each = { .a = x->a, .b = x->b, .d = plan_workspace(plan, x->workspace) };
     const ckl_gemm_desc *d = plan->desc;
-    TRY(gemm_check_result_vectors("splitk", x, gemm_splitk_vector(c) * (int)ckl_dtype_bytes(d->d)));
+    if (c->vec > 1)
+        TRY(gemm_check_result_vectors("splitk", x, TMA_ALIGNMENT));
     TRY(gemm_sm90_launch(plan, &products, &sliced, d->k, &each, stream));
     return launch_sum(plan, x, each.d, stream);
 }

@@ -255,8 +255,6 @@ static const char *const cases[] = {
     "stages=4 consumers=1 cluster_m=1' # the last slice is half of one",
     "m=70 n=99 k=144 d=f32 c=1 beta=0 fill=hard bias=1 impl=splitk config='slices=3' # rows of C and D anywhere",
     "m=70 n=99 k=144 ldd=104 c=1 beta=1 ldc=104 impl=splitk config='slices=2 stages=3' # ends of rows by elements",
-    "m=70 n=100 k=144 beta=2 bias=1 impl=splitk config='slices=2'",
-    "m=70 n=102 k=144 d=f32 beta=2 activation=gelu impl=splitk config='slices=2' # pairs",
     "m=192 n=264 k=392 impl=splitk config='slices=4 tile_m=64 tile_n=64 stages=3 consumers=2 pingpong=1 cluster_m=1'",
     "m=280 n=304 k=704 impl=splitk config='slices=3 tile_m=128 tile_n=144 stages=5 consumers=2 swap=1' # D^T",
     "m=310 n=520 k=408 impl=splitk config='slices=3 tile_m=256 tile_n=160 stages=4 buffers=1 consumers=2 cluster_m=1 "
@@ -268,9 +266,10 @@ static const char *const cases[] = {
     "cluster_m=1'",
     "m=23 n=300 k=168 a=bf16 bias=1 beta=1 impl=sm90 config='tile_m=128 tile_n=32 stages=5 consumers=2 pingpong=1 "
     "cluster_m=1 cluster_n=1 swap=1 buffers=4 ctas=1 persistent=1' # few K in 128 rows of D^T, in turn",
-    "m=23 n=35000 k=136 a=bf16 bias=1                          # whose A stays",
+    "m=23 n=52000 k=136 a=bf16 bias=1                          # whose A stays",
+    "m=52000 n=13 k=48 a=e4m3 beta=1                           # whose B stays; D in odd rows",
     "m=13 n=300 k=176 a=e4m3 impl=sm90 config='tile_m=128 tile_n=16 stages=4 consumers=2 pingpong=1 cluster_m=1 "
-    "cluster_n=1 swap=1 ctas=1 persistent=1 stays=1'",
+    "cluster_n=1 swap=1 ctas=1 persistent=1 b_stays=1'",
     "m=20 n=264 k=392 impl=splitk config='slices=3 tile_m=64 tile_n=32 stages=4 consumers=1 swap=1 cluster_m=1'",
     "m=65 n=33 k=65 impl=tiled                                 # rows that start anywhere: no cp.async",
     "m=130 n=140 k=66 a=bf16 bias=1 impl=tiled                 # 4 bytes at a time",
