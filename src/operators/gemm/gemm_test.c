@@ -3,9 +3,8 @@
 
 #define F32_WARPS  "tile_m=128 tile_n=128 block_m=8 block_n=8 lanes_m=4 ctas=2 groups_k=1 "
 #define F32_GROUPS "tile_m=32 tile_n=64 block_m=8 block_n=4 lanes_m=4 stages=2 ctas=2 groups_k=4 "
-#define F32_SQUARE \
-    "tile_m=128 tile_n=128 block_m=8 block_n=16 lanes_m=4 depth=8 stages=4 ctas=2 groups_k=1 " // of fma and turned
-#define IN_TURN "tile_m=128 stages=3 consumers=2 pingpong=1 cluster_m=1 cluster_n=1 ctas=1 "
+#define F32_SQUARE "tile_m=128 tile_n=128 block_m=8 block_n=16 lanes_m=4 depth=8 stages=4 ctas=2 groups_k=1 "
+#define IN_TURN    "tile_m=128 stages=3 consumers=2 pingpong=1 cluster_m=1 cluster_n=1 ctas=1 "
 
 static const char *const cases[] = {
     "m=128 n=256 k=64                                          # one tile of the default config",
@@ -73,11 +72,9 @@ static const char *const cases[] = {
     "m=140 n=150 k=41 a=f32 impl=fma config='tile_m=128 tile_n=128 block_m=16 block_n=8 depth=8 stages=4 ctas=2 "
     "groups_k=1' # "
     "tiles of four",
-    "m=140 n=150 k=41 a=f32 impl=turned config='" F32_SQUARE "vec=1'",
-    "batch=2 m=100 n=150 k=41 a=f32 layout=nn impl=turned config='" F32_SQUARE "vec=2'",
-    "m=70 n=96 k=40 a=f32 layout=tt impl=turned config='vec=2 tile_m=64 tile_n=64 block_m=8 block_n=8 depth=8'",
-    "m=70 n=64 k=40 gated=1 a=f32 impl=turned config='" F32_SQUARE "vec=4'",
-    "m=140 n=150 k=500 a=f32 impl=turned config='" F32_SQUARE "vec=4 sliced=1' # slices",
+    "batch=2 m=141 n=150 k=41 a=f32 layout=tn impl=fma config='" F32_SQUARE "vec=1'",
+    "m=72 n=64 k=40 gated=1 a=f32 layout=tn impl=fma config='" F32_SQUARE "vec=4'",
+    "m=140 n=152 k=500 a=f32 layout=tn impl=fma config='" F32_SQUARE "vec=4 sliced=1' # slices",
     "m=29 n=33 k=701 a=f32 beta=1                              # slices of K, by elements",
     "m=130 n=72 k=1000 a=f32 beta=1 bias=1 activation=gelu fill=hard # by vectors, the last one shorter",
     "m=40 n=52 k=24 a=f32 c=1 beta=0 fill=hard impl=fma        # C is not read",
@@ -625,7 +622,6 @@ static const char *const cases[] = {
     "m=221 n=223 k=225 epilogue=tril impl=pitched",
     "m=220 n=210 k=260 epilogue=tril a=f32 math=f32x3 impl=f32x3",
     "m=3 n=70 k=516 epilogue=tril a=f32 impl=gemv",
-    "m=140 n=150 k=41 epilogue=tril a=f32 impl=turned config='" F32_SQUARE "vec=1'",
     "m=140 n=148 k=19 epilogue=tril a=f32 layout=tn impl=fma   # four columns at once",
     "m=7 n=70 k=672 epilogue=tril a=bf16 b=i8 impl=weights",
     "m=70 n=33 k=40 epilogue=tril gated=1 activation=gelu a=f32 math=tf32 impl=tiled",
