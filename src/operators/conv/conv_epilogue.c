@@ -20,6 +20,28 @@ val conv_number(val x)
     return convert(U32, x);
 }
 
+val conv_tiles_along(val length, int size)
+{
+    return div(add(conv_number(length), imm(size - 1)), imm(size));
+}
+
+conv_tile_grid conv_tile_grid_of(const conv_values *p, int wide, int high)
+{
+    conv_tile_grid g = {
+        wide, high, conv_tiles_along(p->y_size[2], wide), conv_tiles_along(p->y_size[1], high), { 0 }
+    };
+    g.count = mul(mul(g.columns, g.rows), conv_number(p->n));
+    return g;
+}
+
+conv_tile_place conv_tile_at(const conv_tile_grid *g, val tile)
+{
+    val row = div(tile, g->columns), n = div(row, g->rows);
+    return (conv_tile_place){ .w = mul(sub(tile, mul(row, g->columns)), imm(g->wide)),
+                              .h = mul(sub(row, mul(n, g->rows)), imm(g->high)),
+                              .n = n };
+}
+
 val conv_next_digit(val *rest, val size)
 {
     val quotient = div(*rest, size), digit = sub(*rest, mul(quotient, size));

@@ -71,5 +71,21 @@ val conv_zero(ckl_dtype dtype);
 /* A size as 32 bits. */
 val conv_number(val x);
 
+/* Tiles of y, so many columns by rows of an image: u32, along both, and in all; where one of them begins. */
+typedef struct conv_tile_grid {
+    int wide, high;
+    val columns, rows, count;
+} conv_tile_grid;
+
+typedef struct conv_tile_place {
+    val w, h, n;
+} conv_tile_place;
+
+conv_tile_grid conv_tile_grid_of(const conv_values *params, int wide, int high);
+conv_tile_place conv_tile_at(const conv_tile_grid *grid, val tile);
+
+/* How many of `size` cover a length. */
+val conv_tiles_along(val length, int size);
+
 /* Takes the innermost digit off a mixed-radix number. */
 val conv_next_digit(val *rest, val size);
