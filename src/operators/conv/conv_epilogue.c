@@ -42,6 +42,11 @@ conv_tile_place conv_tile_at(const conv_tile_grid *g, val tile)
                               .n = n };
 }
 
+val conv_signed(val x)
+{
+    return convert(I32, x);
+}
+
 val conv_next_digit(val *rest, val size)
 {
     val quotient = div(*rest, size), digit = sub(*rest, mul(quotient, size));

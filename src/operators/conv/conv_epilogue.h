@@ -68,8 +68,9 @@ void conv_store_run(const conv_form *form, const conv_values *params, const conv
 /* A zero as a register of that type holds it; bytes are in registers of 16 bits. */
 val conv_zero(ckl_dtype dtype);
 
-/* A size as 32 bits. */
+/* A size as 32 bits, without and with a sign. */
 val conv_number(val x);
+val conv_signed(val x);
 
 /* Tiles of y, so many columns by rows of an image: u32, along both, and in all; where one of them begins. */
 typedef struct conv_tile_grid {
