@@ -141,6 +141,25 @@ conv_channels conv_load_channels(const conv_form *form, const conv_values *p, va
     return c;
 }
 
+void conv_hold_vectors(const conv_form *form, tensor coordinates, int mode, int first, conv_vectors *v)
+{
+    layout along = coordinate_distances(coordinates, mode);
+    v->held = true;
+    for (int i = 0; i < static_size(coordinates.layout); i++) {
+        const int64_t at = first + index_at(along, i);
+        v->bias[at] = form->bias ? variable(form->out, convert(form->out, immf(0))) : v->bias[at];
+        v->scale[at] = form->scale ? variable(F32, immf(0)) : v->scale[at];
+    }
+}
+
+static void take_vector(const conv_vectors *v, val *to, val x)
+{
+    if (v->held)
+        assign(*to, x);
+    else
+        *to = x;
+}
+
 void conv_load_vectors(const conv_form *form, const conv_values *p, val last, tensor coordinates, int mode, val channel,
                        int first, conv_vectors *v)
 {
@@ -152,9 +171,9 @@ void conv_load_vectors(const conv_form *form, const conv_values *p, val last, te
             continue;
         val of = min(add(channel, coordinate(coordinates, mode, i)), last);
         if (form->bias)
-            v->bias[first + at] = at(conv_elements_from(p->bias, form->out), of);
+            take_vector(v, &v->bias[first + at], at(conv_elements_from(p->bias, form->out), of));
         if (form->scale)
-            v->scale[first + at] = at(conv_elements_from(p->scale, F32), of);
+            take_vector(v, &v->scale[first + at], at(conv_elements_from(p->scale, F32), of));
         loaded[at] = true;
     }
 }

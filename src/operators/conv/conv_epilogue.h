@@ -51,7 +51,10 @@ enum { CONV_VECTORS_MAX = 256 };
 
 typedef struct conv_vectors {
     val scale[CONV_VECTORS_MAX], bias[CONV_VECTORS_MAX];
+    bool held; // in variables that conv_hold_vectors() has made, which may be loaded under a predicate
 } conv_vectors;
+
+void conv_hold_vectors(const conv_form *form, tensor coordinates, int mode, int first, conv_vectors *vectors);
 
 void conv_load_vectors(const conv_form *form, const conv_values *params, val last, tensor coordinates, int mode,
                        val channel, int first, conv_vectors *vectors);
