@@ -395,12 +395,6 @@ static void stage_tile(const halo_kernel *k, const band_role *w, const conv_chan
     }
 }
 
-static void store_tile(const halo_kernel *k, const conv_tile_place *tile)
-{
-    const val outer[] = { tile->h, imm(0), tile->n };
-    tma_store_of(&k->tmaY, slice(k->sY, _, _, 0), tile->w, k->channel, 3, outer);
-}
-
 static void multiply(const halo_kernel *k, tiles_ahead *ahead)
 {
     const conv_halo_config *c = k->cfg;
@@ -427,7 +421,8 @@ static void multiply(const halo_kernel *k, tiles_ahead *ahead)
         staging_wait(&staged, 0);
         stage_tile(k, &w, &channels, channel, &place);
         STAGED_STORE(&staged)
-            store_tile(k, &place);
+            tma_store_of(&k->tmaY, slice(k->sY, _, _, 0), place.w, k->channel, 3,
+                         (const val[]){ place.h, imm(0), place.n });
     }
     IF(loads_tiles(k))
         tma_store_wait(0);

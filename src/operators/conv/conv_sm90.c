@@ -406,11 +406,6 @@ static void load_residual(const conv_kernel *k, const consumer_role *c, val tile
     }
 }
 
-static void wait_residual(const conv_kernel *k, const consumer_role *c)
-{
-    mbarrier_wait(residual_barrier(k, c, c->half), c->parity);
-}
-
 /* From a staging buffer to registers in the order of the accumulators. */
 static tensor read_residual(const conv_kernel *k, const consumer_role *c, const tiled_mma *mma, tensor acc, tensor sY)
 {
@@ -514,7 +509,7 @@ static void epilogue(const conv_kernel *k, const consumer_role *c, const tile_pl
     staged_store staged = { c->barrier, WARPGROUP, c->first_thread };
     const bool residual = k->cfg->form.residual;
     if (residual)
-        wait_residual(k, c);
+        mbarrier_wait(residual_barrier(k, c, c->half), c->parity);
     UNROLL(i, count) {
         val buffer = residual ? add(mul(c->half, imm(count)), imm(i)) : imm(i % CONV_SM90_BUFFERS);
         tensor sY = slice(c->sY, _, _, buffer), rR = { 0 };

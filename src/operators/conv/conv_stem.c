@@ -200,12 +200,6 @@ static tensor coordinates_of(const stem_kernel *k)
     return partition_C(&k->mma, identity_tensor(shape(ROWS, k->cfg->tile_n)), k->tid); // (MMA,1,1)
 }
 
-static void load_vectors(stem_kernel *k)
-{
-    const val last = sub(conv_number(k->p.k), imm(1));
-    conv_load_vectors(&k->cfg->form, &k->p, last, coordinates_of(k), 1, k->first, 0, &k->vectors);
-}
-
 /* Where element i of the accumulators lies in y: a warp has a row of a tile; in NCHW its two pixels are neighbours. */
 static void set_place(const stem_kernel *k, const conv_tile_place *place, int i, conv_element *in)
 {
@@ -466,7 +460,7 @@ void conv_stem(const void *config, int kernel)
     grid_wait();
     launch_dependents();
     conv_stem_load_first(&k);
-    load_vectors(&k);
+    conv_load_vectors(&cfg->form, &k.p, sub(conv_number(k.p.k), imm(1)), coordinates_of(&k), 1, k.first, 0, &k.vectors);
     fill(k.acc, immf(0)); // once: the first wgmma of a tile ignores them
     loop_tiles(&k);
 }
