@@ -40,8 +40,13 @@ typedef struct halo_kernel {
     tensor sY;     // (PIXEL,CHANNEL,1)
     pipeline ring;
     val channel; // the CTA's first
-    conv_tile_grid grid;
+    val tiles_w, tiles_h, count;
 } halo_kernel;
+
+/* A tile of y: its first pixel and its first image. */
+typedef struct tile_place {
+    val w, h, n;
+} tile_place;
 
 /* The next tile to load, and its stage. */
 typedef struct tiles_ahead {
@@ -54,18 +59,28 @@ static void describe(halo_kernel *k)
 {
     const conv_halo_config *c = k->cfg;
     const conv_halo_shape *s = &k->size;
-    const int x_box[] = { s->channels, s->box_w, s->box_h, 1, 1 },
-              y_box[] = { s->channels, s->cols * c->wide, c->high, 1, 1 };
+    const int x_box[] = { s->channels, s->box_w, s->box_h, 1, c->images },
+              y_box[] = { s->channels, s->cols * c->wide, c->high, 1, c->images };
     k->tmaX = make_tma_box(k->p.mX, c->form.dtype, 5, x_box, NULL, 2 * s->channels);
     k->tmaY = make_tma_box(k->p.mY, c->form.out, 5, y_box, NULL, s->channels * (int)ckl_dtype_bytes(c->form.out));
-    k->sX = tma_ring("X", c->form.dtype, s->box_w * s->box_h, s->channels, c->stages);
-    k->sY = tma_ring("Y", c->form.out, s->cols * c->wide * c->high, s->channels, 1);
+    k->sX = tma_ring("X", c->form.dtype, s->box_w * s->box_h * c->images, s->channels, c->stages);
+    k->sY = tma_ring("Y", c->form.out, s->cols * c->wide * c->high * c->images, s->channels, 1);
     k->sBands = smem_tensor("bands", c->form.dtype, compact(shape(conv_halo_band(c), 2, c->rows, s->channels)), 16);
     k->sW = smem_tensor("filters", F32,
                         make_layout(shape(s->channels, c->rows * c->columns), stride(1, s->channels + PADDING)), 16);
     k->ring = make_pipeline("ring", c->stages, 1, s->threads);
     k->channel = mul(cta_y(), imm(s->channels));
-    k->grid = conv_tile_grid_of(&k->p, s->cols * c->wide, c->high);
+    k->tiles_w = conv_tiles_along(k->p.y_size[2], s->cols * c->wide);
+    k->tiles_h = conv_tiles_along(k->p.y_size[1], c->high);
+    k->count = mul(mul(k->tiles_w, k->tiles_h), conv_tiles_along(k->p.n, c->images));
+}
+
+static tile_place place_of_tile(const halo_kernel *k, val tile)
+{
+    val rest = div(tile, k->tiles_w), n = div(rest, k->tiles_h);
+    return (tile_place){ .w = mul(sub(tile, mul(rest, k->tiles_w)), imm(k->size.cols * k->cfg->wide)),
+                         .h = mul(sub(rest, mul(n, k->tiles_h)), imm(k->cfg->high)),
+                         .n = mul(n, imm(k->cfg->images)) };
 }
 
 /*
@@ -99,7 +114,7 @@ static void load_filters(const halo_kernel *k)
 static void load_tile(const halo_kernel *k, const pipeline_state *stage, val tile)
 {
     const conv_halo_config *c = k->cfg;
-    const conv_tile_place place = conv_tile_at(&k->grid, tile);
+    const tile_place place = place_of_tile(k, tile);
     val w = sub(mul(place.w, imm(c->step_w)), conv_number(k->p.pad[2]));
     const val outer[] = { sub(mul(place.h, imm(c->step_h)), conv_number(k->p.pad[1])), imm(0), place.n };
     pipeline_expect(&k->ring, stage, imm((int)tma_bytes(&k->tmaX)));
@@ -116,7 +131,7 @@ static val loads_tiles(const halo_kernel *k)
 /* Loads the box of x below the next tile, if there is one, to a stage that all have left. */
 static void load_ahead(const halo_kernel *k, tiles_ahead *a)
 {
-    IF(logical_and(loads_tiles(k), lt(a->tile, k->grid.count)))
+    IF(logical_and(loads_tiles(k), lt(a->tile, k->count)))
         load_tile(k, &a->stage, a->tile);
     assign(a->tile, add(a->tile, grid_x()));
     pipeline_advance(&a->stage);
@@ -137,9 +152,9 @@ static tiles_ahead load_first_tiles(const halo_kernel *k)
     return ahead;
 }
 
-/* A lane's block of rows: its window of columns, its rows. */
+/* A lane's block of rows: its window of columns, its rows, its image. */
 typedef struct block_place {
-    val window, block;
+    val window, block, image;
 } block_place;
 
 /* A lane of a warp with 8 channels. */
@@ -196,13 +211,15 @@ static block_place place_of_block(const halo_kernel *k, val number)
 {
     const int wide = k->cfg->wide, blocks = conv_halo_blocks(k->cfg);
     val block = add(div(number, imm(2)), mul(rem(number, imm(2)), imm(CONV_HALO_LANES / 2)));
-    return (block_place){ thread_at(block, 0, wide, blocks), thread_at(block, 1, wide, blocks) };
+    return (block_place){ thread_at(block, 0, wide, blocks, k->cfg->images),
+                          thread_at(block, 1, wide, blocks, k->cfg->images),
+                          thread_at(block, 2, wide, blocks, k->cfg->images) };
 }
 
 /* The number of a pixel of the box: column `column` of the first row of a block's window. */
 static val pixel_of(const halo_kernel *k, const block_place *b, val column)
 {
-    val row = mul(b->block, imm(rows_of(k->cfg) * k->cfg->step_h));
+    val row = add(mul(b->image, imm(k->size.box_h)), mul(b->block, imm(rows_of(k->cfg) * k->cfg->step_h)));
     return add(mul(row, imm(k->size.box_w)), add(mul(b->window, imm(k->size.cols * k->cfg->step_w)), column));
 }
 
@@ -370,7 +387,7 @@ static void stage_pixel(const halo_kernel *k, const band_role *w, const conv_cha
 }
 
 static void stage_tile(const halo_kernel *k, const band_role *w, const conv_channels *channels, val channel,
-                       const conv_tile_place *tile)
+                       const tile_place *tile)
 {
     const conv_halo_config *c = k->cfg;
     const bool by_place = c->form.residual || conv_is_custom(&c->form);
@@ -378,12 +395,13 @@ static void stage_tile(const halo_kernel *k, const band_role *w, const conv_chan
     for (int p = 0; p < places_of(k); p++) {
         const block_place b = place_of_block(k, block_of(w, p));
         val column = add(mul(b.window, imm(k->size.cols)), column_of(w, p)), x = add(tile->w, column),
-            first = mul(b.block, imm(rows_of(c))), h = add(tile->h, first);
-        val index = add(mul(convert(I64, tile->n), k->p.y[0]), mul(convert(I64, h), k->p.y[2]));
+            first = mul(b.block, imm(rows_of(c))), h = add(tile->h, first), n = add(tile->n, b.image);
+        val index = add(mul(convert(I64, n), k->p.y[0]), mul(convert(I64, h), k->p.y[2]));
         index = add(index, add(mul(convert(I64, x), k->p.y[3]), convert(I64, channel)));
-        val pixel = add(mul(first, imm(width)), sub(column, imm(p / 2 * 8)));
+        val pixel = add(mul(add(mul(b.image, imm(c->high)), first), imm(width)), sub(column, imm(p / 2 * 8)));
         val inside = lt(column_of(w, p), imm(k->size.cols)),
             there = logical_and(lt(x, conv_number(k->p.y_size[2])), inside);
+        there = logical_and(there, lt(n, conv_number(k->p.n)));
         there = logical_and(there, lt(channel, conv_number(k->p.groups)));
         UNROLL(q, rows_of(c)) {
             IF(by_place ? logical_and(there, lt(add(h, imm(q)), conv_number(k->p.y_size[1]))) : inside)
@@ -393,6 +411,12 @@ static void stage_tile(const halo_kernel *k, const band_role *w, const conv_chan
             index = add(index, k->p.y[2]);
         }
     }
+}
+
+static void store_tile(const halo_kernel *k, const tile_place *tile)
+{
+    const val outer[] = { tile->h, imm(0), tile->n };
+    tma_store_of(&k->tmaY, slice(k->sY, _, _, 0), tile->w, k->channel, 3, outer);
 }
 
 static void multiply(const halo_kernel *k, tiles_ahead *ahead)
@@ -406,7 +430,7 @@ static void multiply(const halo_kernel *k, tiles_ahead *ahead)
     pipeline_state stage = consumer_state(&k->ring);
     fill_bands(k);
     cta_sync();
-    LOOP_FROM(tile, cta_x(), k->grid.count, grid_x()) {
+    LOOP_FROM(tile, cta_x(), k->count, grid_x()) {
         load_ahead(k, ahead); // to the last tile's stage: all have left it, and met since, to store y
         fill(w.rSum, immf(0));
         pipeline_wait_full(&k->ring, &stage);
@@ -417,12 +441,11 @@ static void multiply(const halo_kernel *k, tiles_ahead *ahead)
                 UNROLL(q, rows_of(c))
                     add_taps(k, &w, stage.stage, p, q);
         pipeline_advance(&stage);
-        const conv_tile_place place = conv_tile_at(&k->grid, tile);
+        const tile_place place = place_of_tile(k, tile);
         staging_wait(&staged, 0);
         stage_tile(k, &w, &channels, channel, &place);
         STAGED_STORE(&staged)
-            tma_store_of(&k->tmaY, slice(k->sY, _, _, 0), place.w, k->channel, 3,
-                         (const val[]){ place.h, imm(0), place.n });
+            store_tile(k, &place);
     }
     IF(loads_tiles(k))
         tma_store_wait(0);
