@@ -91,8 +91,8 @@ const char *const conv_cases[] = {
     /* implicit products on Hopper */
     "n=3 c=72 h=13 w=11 k=72 pad=1 stride=2 dilation=2 impl=sm90 config='im2col=0 consumers=1 tile_n=64 box_w=4 "
     "box_h=2 box_n=8 tall=0 held=0'  # boxes that end within the image, two chunks",
-    "n=2 c=16 h=5 w=9 k=136 pad=1 bias=1 residual=1 activation=relu impl=sm90 config='im2col=0 consumers=2 tile_n=128 "
-    "box_w=8 box_h=8 box_n=2 stages=4 tall=0 held=0' # consumers by images; two residuals of a tile",
+    "n=2 c=16 h=5 w=9 k=136 pad=1 bias=1 residual=1 activation=relu impl=sm90 config='im2col=0 consumers=2 "
+    "tile_n=128 box_w=8 box_h=8 box_n=2 stages=4 tall=0 held=0' # consumers by images; two residuals of a tile",
     "n=1 c=8 h=7 w=17 k=64 r=1 s=1 impl=sm90 config='im2col=0 consumers=2 tile_n=64 box_w=16 box_h=8 box_n=1 tall=0 "
     "held=0' # consumers by rows",
     "n=1 c=8 h=2 w=130 k=64 r=1 impl=sm90 config='im2col=0 consumers=2 tile_n=64 box_w=128 box_h=1 box_n=1 tall=0 "
@@ -124,6 +124,8 @@ const char *const conv_cases[] = {
     "n=1 c=8 d=5 h=6 w=7 k=8 t=1 r=1 s=1 pad=0 stride=2 direction=data dtype=bf16 impl=sm90",
     "n=2 c=8 h=1 w=1 k=8 r=1 s=1 pad=1 stride=2 direction=data impl=sm90",
     "n=2 c=16 h=9 w=11 k=24 pad=1 scale=1 bias=1 residual=1 activation=relu impl=sm90",
+    "n=40 c=8 h=20 w=33 k=24 pad=1 bias=1 scale=1 activation=relu impl=sm90 config='im2col=0 consumers=1 tile_n=16 "
+    "tile_k=8 box_w=8 box_h=8 box_n=1 stages=8 tall=0 held=0' # filters change from tile to tile",
     "n=2 c=16 h=9 w=11 k=24 pad=1 scale=1 bias=1 out=f32 impl=sm90 config='im2col=0 tile_n=256 tall=0 held=0'",
     "n=2 c=48 h=9 w=7 k=72 groups=3 pad=1 stride=2 scale=1 impl=sm90",
     "n=2 c=16 h=9 w=11 k=24 pad=1 dtype=f32 math=tf32 scale=1 bias=1 residual=1 activation=relu impl=sm90",
@@ -153,8 +155,8 @@ const char *const conv_cases[] = {
     "consumers=2 box_w=128 box_h=1 box_n=1 tall=0 held=0'",
     "n=3 c=40 h=9 w=7 k=72 pad=1 direction=data r=4 s=3 dilation=2 impl=sm90 config='stages=3 im2col=1 consumers=2 "
     "box_w=128 box_h=1 box_n=1 tall=0 held=0'",
-    "n=30 c=24 h=9 w=19 k=136 pad=1 r=2 s=2 impl=sm90 config='im2col=1 tile_n=64 consumers=2 box_w=128 box_h=1 box_n=1 "
-    "tall=0 held=0' # more tiles than CTAs",
+    "n=30 c=24 h=9 w=19 k=136 pad=1 r=2 s=2 impl=sm90 config='im2col=1 tile_n=64 consumers=2 box_w=128 box_h=1 "
+    "box_n=1 tall=0 held=0' # more tiles than CTAs",
     "n=2 c=128 h=9 w=11 k=128 groups=4 pad=1 bias=1 residual=1 impl=sm90 config='im2col=0 together=2 tile_k=64 "
     "tile_n=64 stages=3 tall=0 held=0'",
     "n=2 c=64 h=9 w=11 k=64 groups=4 pad=1 stride=2 scale=1 activation=relu dtype=bf16 impl=sm90 config='im2col=0 "
@@ -174,8 +176,8 @@ const char *const conv_cases[] = {
     "box_h=12 box_n=1 consumers=3 tile_n=96 stages=2' # three consumers, every second column",
     "n=1 c=24 h=13 w=21 k=200 pad=1 dtype=bf16 bias=1 residual=1 impl=sm90 config='tall=1 held=0 im2col=0 box_w=16 "
     "box_h=12 box_n=1 consumers=3 tile_n=192 tile_k=16 stages=2' # the most filters of three consumers",
-    "n=2 c=72 h=13 w=21 k=72 pad=1 direction=data dtype=bf16 impl=sm90 config='tall=1 held=0 im2col=0 box_w=8 box_h=24 "
-    "box_n=1 consumers=3 tile_n=64 stages=3' # backwards",
+    "n=2 c=72 h=13 w=21 k=72 pad=1 direction=data dtype=bf16 impl=sm90 config='tall=1 held=0 im2col=0 box_w=8 "
+    "box_h=24 box_n=1 consumers=3 tile_n=64 stages=3' # backwards",
     "n=2 c=64 h=13 w=70 k=48 pad=1 s=2 dilation_w=3 direction=data impl=sm90 config='tall=1 held=0 im2col=0 box_w=64 "
     "box_h=2 box_n=1 consumers=2 tile_n=128 stages=2'",
     "n=2 c=32 h=5 w=9 k=48 pad_top=2 t=2 d=3 dtype=f32 math=tf32 impl=sm90 config='tall=1 held=0 im2col=0 box_w=8 "
@@ -184,14 +186,14 @@ const char *const conv_cases[] = {
     "consumers=1 tile_n=96 tile_k=48 stages=2' # groups",
     "n=2 c=48 h=9 w=9 k=48 pad=1 dtype=i8 out=f16 impl=sm90 config='tall=1 held=0 im2col=0 box_w=8 box_h=8 box_n=1 "
     "consumers=1 tile_n=48 tile_k=48 stages=2' # bytes",
-    "n=3 c=64 h=13 w=21 k=64 pad=1 bias=1 residual=1 activation=relu impl=sm90 config='tall=1 held=3 im2col=0 box_w=8 "
-    "box_h=8 box_n=2 consumers=2 tile_n=64 tile_k=64 stages=3'",
+    "n=3 c=64 h=13 w=21 k=64 pad=1 bias=1 residual=1 activation=relu impl=sm90 config='tall=1 held=3 im2col=0 "
+    "box_w=8 box_h=8 box_n=2 consumers=2 tile_n=64 tile_k=64 stages=3'",
     "n=40 c=72 h=20 w=33 k=48 pad=1 dtype=bf16 impl=sm90 config='tall=1 held=6 im2col=0 box_w=8 box_h=16 box_n=1 "
     "consumers=2 tile_n=48 tile_k=64 stages=2'",
     "n=40 c=40 h=20 w=33 k=56 pad=1 direction=data impl=sm90 config='tall=1 held=6 im2col=0 box_w=8 box_h=16 box_n=1 "
     "consumers=2 tile_n=64 tile_k=32 stages=4'",
-    "n=33 c=24 h=20 w=33 k=24 pad=1 s=2 d=2 t=2 dtype=bf16 impl=sm90 config='tall=1 held=4 im2col=0 box_w=16 box_h=12 "
-    "box_n=1 consumers=3 tile_n=32 tile_k=24 stages=3'",
+    "n=33 c=24 h=20 w=33 k=24 pad=1 s=2 d=2 t=2 dtype=bf16 impl=sm90 config='tall=1 held=4 im2col=0 box_w=16 "
+    "box_h=12 box_n=1 consumers=3 tile_n=32 tile_k=24 stages=3'",
     "n=3 c=16 h=5 w=6 k=136 pad=1 epilogue=tril bias=1 activation=relu impl=sm90 config='im2col=1 box_w=128 box_h=1 "
     "box_n=1 consumers=2 tall=0 held=0'",
     "n=3 c=16 h=5 w=6 k=136 pad=1 epilogue=tril dtype=bf16 impl=sm90 config='im2col=0 box_w=4 box_h=8 box_n=2 "
@@ -251,12 +253,12 @@ const char *const conv_cases[] = {
     "n=2 c=48 h=9 w=7 k=32 groups=2 pad=1 layout=nchw bias=1 impl=packed",
     "n=2 c=13 h=9 w=8 k=20 r=1 s=1 stride=2 direction=data impl=packed",
     "c=131 h=12 w=9 k=8 pad=1 impl=packed config='slices=3 im2col=0 tall=0'",
-    "n=2 c=72 h=5 w=5 k=40 layout=nchw pad=1 bias=1 residual=1 activation=relu dtype=bf16 impl=packed config='slices=4 "
-    "im2col=0 consumers=1 box_w=4 box_h=8 box_n=2' # images of a box that do not exist",
+    "n=2 c=72 h=5 w=5 k=40 layout=nchw pad=1 bias=1 residual=1 activation=relu dtype=bf16 impl=packed "
+    "config='slices=4 im2col=0 consumers=1 box_w=4 box_h=8 box_n=2' # images of a box that do not exist",
     "n=3 c=72 h=5 w=5 k=41 pad=1 scale=1 residual=1 out=f32 impl=packed config='slices=2' # y alone is no whole 16 "
     "bytes",
-    "n=2 c=21 h=9 w=8 k=77 pad=1 layout=nchw direction=data impl=packed config='slices=3 im2col=0 consumers=1 box_w=4 "
-    "box_h=8 box_n=2'",
+    "n=2 c=21 h=9 w=8 k=77 pad=1 layout=nchw direction=data impl=packed config='slices=3 im2col=0 consumers=1 "
+    "box_w=4 box_h=8 box_n=2'",
     "n=3 c=5 h=8 w=8 k=296 pad=1 direction=data dtype=bf16 impl=packed config='slices=5'",
     "n=2 c=24 h=9 w=9 k=24 pad=1 impl=packed config='fold=1 slices=2 tall=0'",
     "n=2 c=13 h=9 w=11 k=21 pad=1 scale=1 bias=1 impl=packed",
@@ -274,14 +276,14 @@ const char *const conv_cases[] = {
     "n=2 c=112 h=9 w=11 k=48 groups=2 pad=1 layout=nchw impl=packed # groups lie beside each other, nothing is filled "
     "up",
     "n=1 c=123 h=5 w=6 k=29 pad=1 layout=nchw impl=packed # 128 channels, zeros among them",
-    "n=2 c=13 h=13 w=21 k=21 pad=1 bias=1 impl=packed config='fold=0 tall=1 held=0 im2col=0 slices=1 box_w=8 box_h=16 "
-    "box_n=1 consumers=2 tile_n=32 tile_k=16 stages=3'",
+    "n=2 c=13 h=13 w=21 k=21 pad=1 bias=1 impl=packed config='fold=0 tall=1 held=0 im2col=0 slices=1 "
+    "box_w=8 box_h=16 box_n=1 consumers=2 tile_n=32 tile_k=16 stages=3'",
     "n=2 c=13 h=13 w=21 k=21 pad=1 dtype=bf16 impl=packed config='fold=1 tall=1 held=0 im2col=0 slices=1 box_w=8 "
     "box_h=8 box_n=2 consumers=2 tile_n=32 tile_k=48 stages=3'",
     "n=2 c=24 h=13 w=21 k=40 pad=1 layout=nchw impl=packed config='fold=0 tall=1 held=0 im2col=0 slices=1 box_w=16 "
     "box_h=8 box_n=1 consumers=2 tile_n=48 tile_k=32 stages=3'",
-    "n=2 c=21 h=13 w=21 k=13 pad=1 direction=data impl=packed config='tall=1 held=0 im2col=0 slices=1 box_w=8 box_h=16 "
-    "box_n=1 consumers=2 tile_n=64 tile_k=16 stages=3'",
+    "n=2 c=21 h=13 w=21 k=13 pad=1 direction=data impl=packed config='tall=1 held=0 im2col=0 slices=1 "
+    "box_w=8 box_h=16 box_n=1 consumers=2 tile_n=64 tile_k=16 stages=3'",
     "n=2 c=13 h=5 w=6 k=72 pad=1 epilogue=tril layout=nchw impl=packed",
     "n=2 c=72 h=5 w=6 k=71 pad=1 epilogue=tril impl=packed config='slices=2'",
 
@@ -483,43 +485,51 @@ const char *const conv_cases[] = {
     "n=2 c=40 h=9 w=10 k=40 groups=40 r=4 s=3 pad=1 direction=data dtype=bf16 impl=halo # turned round",
     "n=2 c=8 h=9 w=11 k=8 groups=8 r=2 pad=3 direction=data x_w=16 x_h=184 y_w=24 y_h=400 y_n=9000 impl=halo # more "
     "padding than filter",
-    "n=70 c=40 h=8 w=9 k=40 groups=40 pad=1 impl=halo config='wide=1 high=8 stages=2'",
+    "n=70 c=40 h=8 w=9 k=40 groups=40 pad=1 impl=halo config='wide=1 high=8 images=1 stages=2'",
     "n=37 c=72 h=1 w=1 k=72 groups=72 r=5 s=5 pad=2 impl=halo # of 25 taps one sees more than padding",
     "n=13 c=40 h=3 w=3 k=40 groups=40 r=7 s=7 pad=3 dtype=bf16 direction=data impl=halo # 25 of 49, turned round",
     "n=9 c=32 h=7 w=5 k=32 groups=32 r=5 s=3 pad=2 residual=1 bias=1 impl=halo # several images a tile",
     "n=2 c=64 h=2 w=40 k=64 groups=64 r=7 s=3 pad_top=5 pad_bottom=2 pad_left=1 impl=halo",
     "n=2 c=24 h=9 w=11 k=24 groups=24 pad=1 x_w=40 y_w=32 y_h=400 residual=1 impl=halo",
-    "n=2 c=40 h=19 w=31 k=40 groups=40 pad=1 stride=2 impl=halo config='wide=2 high=8 stages=2 ctas=2'",
-    "n=2 c=72 h=21 w=33 k=72 groups=72 r=7 s=7 pad=3 stride=2 residual=1 impl=halo config='wide=4 high=4 stages=2 "
+    "n=2 c=40 h=19 w=31 k=40 groups=40 pad=1 stride=2 impl=halo config='wide=2 images=1 high=8 stages=2 ctas=2'",
+    "n=3 c=24 h=15 w=14 k=24 groups=24 r=5 s=5 pad=2 stride=2 dtype=bf16 bias=1 impl=halo config='wide=1 images=2 "
+    "high=12 stages=2 ctas=1'",
+    "n=2 c=72 h=21 w=33 k=72 groups=72 r=7 s=7 pad=3 stride=2 residual=1 impl=halo config='wide=4 images=1 high=4 "
+    "stages=2 ctas=1'",
+    "n=2 c=24 h=9 w=20 k=24 groups=24 r=2 s=3 pad=1 stride_w=2 impl=halo config='wide=1 images=1 high=16 stages=2 "
     "ctas=1'",
-    "n=2 c=24 h=9 w=20 k=24 groups=24 r=2 s=3 pad=1 stride_w=2 impl=halo config='wide=1 high=16 stages=2 ctas=1'",
-    "n=2 c=24 h=19 w=20 k=24 groups=24 r=4 s=9 pad=4 stride_h=2 impl=halo config='wide=4 high=6 stages=2 ctas=1'",
-    "n=2 c=40 h=9 w=31 k=40 groups=40 pad=1 impl=halo config='wide=2 high=8 stages=2 ctas=2'",
-    "n=2 c=72 h=11 w=23 k=72 groups=72 r=5 s=5 pad=2 residual=1 scale=1 impl=halo config='wide=2 high=12 stages=2 "
+    "n=2 c=24 h=19 w=20 k=24 groups=24 r=4 s=9 pad=4 stride_h=2 impl=halo config='wide=4 images=1 high=6 stages=2 "
     "ctas=1'",
-    "n=2 c=40 h=9 w=31 k=40 groups=40 r=2 s=3 pad_top=1 direction=data dtype=bf16 impl=halo config='wide=4 high=6 "
-    "stages=2 ctas=2'",
-    "n=2 c=40 h=9 w=31 k=40 groups=40 pad=1 out=f32 bias=1 impl=halo config='wide=2 high=8 stages=2 ctas=2'",
-    "n=40 c=40 h=18 w=45 k=40 groups=40 pad=1 dtype=bf16 impl=halo config='wide=2 high=8 stages=2 ctas=3'",
-    "n=40 c=72 h=20 w=45 k=72 groups=72 pad=1 dtype=bf16 impl=halo config='wide=8 high=3 stages=2 ctas=2' # several "
-    "tiles a CTA",
-    "n=2 c=40 h=9 w=31 k=40 groups=40 pad=1 fill=hard impl=halo config='wide=2 high=8 stages=2 ctas=2' # infinities "
-    "that neighbours do not see",
+    "n=2 c=40 h=9 w=31 k=40 groups=40 pad=1 impl=halo config='wide=2 images=1 high=8 stages=2 ctas=2'",
+    "n=3 c=32 h=14 w=14 k=32 groups=32 pad=1 bias=1 activation=relu dtype=bf16 impl=halo config='wide=1 images=2 "
+    "high=12 stages=2 ctas=1'",
+    "n=2 c=72 h=11 w=23 k=72 groups=72 r=5 s=5 pad=2 residual=1 scale=1 impl=halo config='wide=2 images=1 high=12 "
+    "stages=2 ctas=1'",
+    "n=2 c=24 h=7 w=7 k=24 groups=24 r=7 s=7 pad=3 impl=halo config='wide=1 images=4 high=6 stages=2 ctas=1'",
+    "n=2 c=40 h=9 w=31 k=40 groups=40 r=2 s=3 pad_top=1 direction=data dtype=bf16 impl=halo config='wide=4 images=1 "
+    "high=6 stages=2 ctas=2'",
+    "n=2 c=40 h=9 w=31 k=40 groups=40 pad=1 out=f32 bias=1 impl=halo config='wide=2 images=1 high=8 stages=2 ctas=2'",
+    "n=40 c=40 h=18 w=45 k=40 groups=40 pad=1 dtype=bf16 impl=halo config='wide=2 images=1 high=8 stages=2 ctas=3'",
+    "n=9 c=16 h=6 w=5 k=16 groups=16 pad=1 epilogue=tril bias=1 impl=halo config='wide=1 images=4 high=6 stages=2 "
+    "ctas=2'",
+    "n=40 c=72 h=20 w=45 k=72 groups=72 pad=1 dtype=bf16 impl=halo config='wide=8 images=1 high=3 stages=2 ctas=2' # "
+    "several tiles a CTA",
+    "n=2 c=40 h=9 w=31 k=40 groups=40 pad=1 fill=hard impl=halo config='wide=2 images=1 high=8 stages=2 ctas=2' # "
+    "infinities that neighbours do not see",
     "n=2 c=40 h=5 w=5 k=40 groups=40 pad=1 epilogue=tril bias=1 impl=halo",
-    "n=2 c=40 h=12 w=16 k=40 groups=40 pad=1 y_w=48 y_h=768 y_n=9216 impl=halo config='wide=2 high=8 stages=2 ctas=2'",
+    "n=2 c=40 h=12 w=16 k=40 groups=40 pad=1 y_w=48 y_h=768 y_n=9216 impl=halo config='wide=2 images=1 high=8 stages=2 "
+    "ctas=2'",
     "n=3 c=72 h=18 w=22 k=72 groups=72 r=7 s=7 pad=3 bias=1 residual=1 dtype=bf16 fill=hard impl=halo config='wide=1 "
-    "high=16 stages=2 ctas=2'",
-    "n=3 c=24 h=15 w=14 k=24 groups=24 r=5 s=5 pad=2 stride=2 dtype=bf16 bias=1 impl=halo config='wide=2 high=12 "
-    "stages=2 ctas=1'",
-    "n=3 c=32 h=14 w=14 k=32 groups=32 pad=1 bias=1 activation=relu dtype=bf16 impl=halo config='wide=2 high=12 "
-    "stages=2 ctas=1'",
-    "n=9 c=24 h=7 w=7 k=24 groups=24 pad=1 out=f32 impl=halo config='warps=2 wide=1 high=8 stages=2 ctas=3'",
-    "n=5 c=56 h=7 w=9 k=56 groups=56 r=7 s=7 pad=3 fill=hard direction=data impl=halo config='wide=1 high=8 stages=2 "
+    "images=1 high=16 stages=2 ctas=2'",
+    "n=3 c=136 h=19 w=31 k=136 groups=136 pad=1 bias=1 impl=halo config='warps=8 wide=1 images=1 high=8 stages=2 "
     "ctas=1'",
-    "n=3 c=72 h=19 w=31 k=72 groups=72 r=5 s=5 pad=2 stride=2 dtype=bf16 residual=1 scale=1 impl=halo config='wide=2 "
-    "high=4 stages=2 ctas=1'",
-    "n=3 c=40 h=9 w=20 k=40 groups=40 pad=1 scale=1 activation=gelu_erf impl=halo config='wide=1 high=8 stages=2 "
-    "ctas=3' # a row of a block",
+    "n=3 c=72 h=19 w=31 k=72 groups=72 r=5 s=5 pad=2 stride=2 dtype=bf16 residual=1 scale=1 impl=halo config='warps=8 "
+    "wide=2 images=1 high=4 stages=2 ctas=1'",
+    "n=5 c=56 h=7 w=9 k=56 groups=56 r=7 s=7 pad=3 fill=hard direction=data impl=halo config='warps=8 wide=1 images=1 "
+    "high=8 stages=2 ctas=1'",
+    "n=9 c=24 h=7 w=7 k=24 groups=24 pad=1 out=f32 impl=halo config='warps=2 wide=1 images=4 high=4 stages=2 ctas=3'",
+    "n=3 c=40 h=9 w=20 k=40 groups=40 pad=1 scale=1 activation=gelu_erf impl=halo config='wide=1 images=1 high=8 "
+    "stages=2 ctas=3' # a row of a block",
     "n=5 c=9 h=7 w=7 k=9 r=5 s=5 groups=9 pad=2 bias=1 impl=sliding config='cols=4 even=0 async=0 ahead=5'",
     "n=2 c=7 h=7 w=9 k=7 groups=7 pad=1 stride=2 impl=sliding config='cols=4 even=0 right=1 async=0 ahead=4'",
     "n=3 c=5 h=9 w=16 k=5 groups=5 r=5 s=5 pad=2 layout=nchw dtype=bf16 residual=1 impl=sliding config='cols=4 run=4 "
@@ -550,11 +560,13 @@ const char *const conv_cases[] = {
     "n=3 c=1 h=13 w=17 k=3 pad=1 dtype=bf16 misalign=1 impl=sliding",
     "n=1 c=31 h=5 w=3 k=31 groups=31 pad=1 epilogue=tril impl=sliding",
     "n=2 c=5 h=9 w=16 k=5 groups=5 pad=1 layout=nchw bias=1 residual=1 activation=relu impl=sliding # planes",
-    "n=3 c=6 h=19 w=56 k=6 groups=6 pad=1 layout=nchw dtype=bf16 impl=sliding config='cols=8 high=6 run=8 skipped=7'",
+    "n=3 c=6 h=19 w=56 k=6 groups=6 pad=1 layout=nchw dtype=bf16 impl=sliding config='cols=8 high=6 run=8 "
+    "skipped=7'",
     "n=2 c=6 h=14 w=28 k=6 groups=6 pad=2 r=5 s=5 layout=nchw scale=1 impl=sliding config='cols=8 run=4 even=0 "
     "skipped=2 left=1 right=1'",
     "n=2 c=6 h=8 w=32 k=6 groups=6 pad=1 layout=nchw dtype=bf16 out=f32 impl=sliding config='cols=8 run=8 skipped=7 "
-    "left=1 right=1 even=1'",
+    "left=1 "
+    "right=1 even=1'",
     "n=1 c=7 h=9 w=13 k=7 groups=7 pad=2 dilation=2 layout=nchw dtype=f32 impl=sliding",
     "n=2 c=3 h=9 w=16 k=3 groups=3 r=4 s=5 pad=1 dilation=2 direction=data layout=nchw out=f32 impl=sliding",
     "n=2 c=3 h=9 w=16 k=9 groups=3 pad=1 layout=nchw misalign=1 residual=1 impl=sliding",
@@ -627,8 +639,8 @@ const char *const conv_cases[] = {
     "impl=depthwise_weight",
     "n=1 c=7 h=9 w=9 k=7 groups=7 pad=1 direction=weight dtype=f32 bias=1 impl=depthwise_weight",
     "n=2 c=5 h=19 w=21 k=5 groups=5 r=5 s=5 pad=2 stride=2 layout=nchw direction=weight bias=1 impl=depthwise_weight",
-    "n=3 c=3 d=4 h=9 w=24 k=3 t=2 groups=3 pad=1 layout=nchw direction=weight dtype=bf16 out=f32 impl=depthwise_weight "
-    "config='slices=3'",
+    "n=3 c=3 d=4 h=9 w=24 k=3 t=2 groups=3 pad=1 layout=nchw direction=weight dtype=bf16 out=f32 "
+    "impl=depthwise_weight config='slices=3'",
     "n=2 c=16 h=9 w=40 k=16 groups=16 s=11 r=1 dilation_w=3 pad_left=4 stride_w=3 direction=weight bias=1 "
     "impl=depthwise_weight",
     "n=3 c=40 h=11 w=13 k=40 groups=40 pad=1 direction=weight bias=1 impl=depthwise_weight config='slices=3'",

@@ -51,17 +51,12 @@ plan_cost conv_cost_naive(const void *desc, const ckl_device_info *device, const
                         device);
 }
 
-/* Cycles of a step that gathers single vectors: narrow ones are more of them. */
-static double gather_cycles(int64_t vector_bytes)
-{
-    return 1400 * (1 + 12 / (double)vector_bytes);
-}
-
 plan_cost conv_cost_sm80(const void *desc, const ckl_device_info *device, const void *config)
 {
     const ckl_conv_desc *d = desc;
     const conv_sm80_config *c = config;
     const int64_t bytes = (int64_t)ckl_dtype_bytes(d->dtype), depth = CONV_SM80_ROW / bytes;
+    const double vector = (double)(bytes * (c->vec_a < c->vec_b ? c->vec_a : c->vec_b)); // narrow ones are more of them
     const bool multiplies_f32 = d->dtype == CKL_F32 && d->math == CKL_GEMM_F32;
     const double outputs = (double)(d->direction == CKL_CONV_DATA ? d->c : d->k) / (double)d->groups;
     const double pixels = elements_of(d, conv_written(d)) / fmax(1, outputs * (double)d->groups);
@@ -71,7 +66,7 @@ plan_cost conv_cost_sm80(const void *desc, const ckl_device_info *device, const 
                          .steps = ceil(taps_of(d) * channels_of(d) / (double)depth),
                          .multiply_adds = (double)(c->tile_m * c->tile_n * depth),
                          .rate = multiplies_f32 ? 85 : 360,
-                         .step_cycles = gather_cycles(bytes * (c->vec_a < c->vec_b ? c->vec_a : c->vec_b)),
+                         .step_cycles = 1400 * (1 + 12 / vector),
                          .tile_cycles = 2500,
                          .bytes = bytes_of(d) },
         device);

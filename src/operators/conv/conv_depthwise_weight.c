@@ -59,11 +59,6 @@ static val rows_of_filter(const conv_values *p)
     return mul(p->filter[0], p->filter[1]);
 }
 
-static val narrow(val x)
-{
-    return convert(I32, x);
-}
-
 /* A row of vectors in x or dy. */
 typedef struct vector_row {
     int vec;
@@ -131,7 +126,7 @@ static void add_columns(weight_role *k, const vector_row *y, const vector_row *x
 {
     const conv_depthwise_weight_config *cfg = k->cfg;
     packed dy[COLS_MAX];
-    val first = sub(mul(w, imm(cfg->step)), narrow(k->p.pad[2]));
+    val first = sub(mul(w, imm(cfg->step)), conv_signed(k->p.pad[2]));
     for (int q = 0; q < cfg->cols; q++)
         dy[q] = load_vector(k, y, add(w, imm(q)));
     add_products(k, dy, x, first);
@@ -171,10 +166,10 @@ static void add_run(weight_role *k, val run)
         x_h = under(k, 1, h, k->tap_h, &inside);
     val in_x = add(mul(n, p->x[0]), add(mul(x_d, p->x[1]), mul(x_h, p->x[2])));
     const vector_row x = { cfg->vec, gmem_address(p->from[CONV_X], dtype, add(in_x, mul(k->channel, p->x[4]))),
-                           convert(U64, mul(p->x[3], bytes)), narrow(p->x_size[2]), inside };
+                           convert(U64, mul(p->x[3], bytes)), conv_signed(p->x_size[2]), inside };
     const vector_row y = { cfg->vec, gmem_address(p->from[CONV_Y], dtype, add(in_y, mul(k->channel, p->y[4]))),
-                           convert(U64, mul(p->y[3], bytes)), narrow(p->y_size[2]), yes() };
-    add_columns(k, &y, &x, narrow(w));
+                           convert(U64, mul(p->y[3], bytes)), conv_signed(p->y_size[2]), yes() };
+    add_columns(k, &y, &x, conv_signed(w));
 }
 
 /* Stores a finished sum, tap `tap` of row z of a channel's filter, to dw or dbias. */

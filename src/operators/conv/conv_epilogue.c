@@ -20,6 +20,33 @@ val conv_number(val x)
     return convert(U32, x);
 }
 
+val conv_tiles_along(val length, int size)
+{
+    return div(add(conv_number(length), imm(size - 1)), imm(size));
+}
+
+conv_tile_grid conv_tile_grid_of(const conv_values *p, int wide, int high)
+{
+    conv_tile_grid g = {
+        wide, high, conv_tiles_along(p->y_size[2], wide), conv_tiles_along(p->y_size[1], high), { 0 }
+    };
+    g.count = mul(mul(g.columns, g.rows), conv_number(p->n));
+    return g;
+}
+
+conv_tile_place conv_tile_at(const conv_tile_grid *g, val tile)
+{
+    val row = div(tile, g->columns), n = div(row, g->rows);
+    return (conv_tile_place){ .w = mul(sub(tile, mul(row, g->columns)), imm(g->wide)),
+                              .h = mul(sub(row, mul(n, g->rows)), imm(g->high)),
+                              .n = n };
+}
+
+val conv_signed(val x)
+{
+    return convert(I32, x);
+}
+
 val conv_next_digit(val *rest, val size)
 {
     val quotient = div(*rest, size), digit = sub(*rest, mul(quotient, size));
@@ -114,6 +141,25 @@ conv_channels conv_load_channels(const conv_form *form, const conv_values *p, va
     return c;
 }
 
+void conv_hold_vectors(const conv_form *form, tensor coordinates, int mode, int first, conv_vectors *v)
+{
+    layout along = coordinate_distances(coordinates, mode);
+    v->held = true;
+    for (int i = 0; i < static_size(coordinates.layout); i++) {
+        const int64_t at = first + index_at(along, i);
+        v->bias[at] = form->bias ? variable(form->out, convert(form->out, immf(0))) : v->bias[at];
+        v->scale[at] = form->scale ? variable(F32, immf(0)) : v->scale[at];
+    }
+}
+
+static void take_vector(const conv_vectors *v, val *to, val x)
+{
+    if (v->held)
+        assign(*to, x);
+    else
+        *to = x;
+}
+
 void conv_load_vectors(const conv_form *form, const conv_values *p, val last, tensor coordinates, int mode, val channel,
                        int first, conv_vectors *v)
 {
@@ -125,9 +171,9 @@ void conv_load_vectors(const conv_form *form, const conv_values *p, val last, te
             continue;
         val of = min(add(channel, coordinate(coordinates, mode, i)), last);
         if (form->bias)
-            v->bias[first + at] = at(conv_elements_from(p->bias, form->out), of);
+            take_vector(v, &v->bias[first + at], at(conv_elements_from(p->bias, form->out), of));
         if (form->scale)
-            v->scale[first + at] = at(conv_elements_from(p->scale, F32), of);
+            take_vector(v, &v->scale[first + at], at(conv_elements_from(p->scale, F32), of));
         loaded[at] = true;
     }
 }

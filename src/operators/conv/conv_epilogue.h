@@ -51,7 +51,10 @@ enum { CONV_VECTORS_MAX = 256 };
 
 typedef struct conv_vectors {
     val scale[CONV_VECTORS_MAX], bias[CONV_VECTORS_MAX];
+    bool held; // in variables that conv_hold_vectors() has made, which may be loaded under a predicate
 } conv_vectors;
+
+void conv_hold_vectors(const conv_form *form, tensor coordinates, int mode, int first, conv_vectors *vectors);
 
 void conv_load_vectors(const conv_form *form, const conv_values *params, val last, tensor coordinates, int mode,
                        val channel, int first, conv_vectors *vectors);
@@ -68,8 +71,25 @@ void conv_store_run(const conv_form *form, const conv_values *params, const conv
 /* A zero as a register of that type holds it; bytes are in registers of 16 bits. */
 val conv_zero(ckl_dtype dtype);
 
-/* A size as 32 bits. */
+/* A size as 32 bits, without and with a sign. */
 val conv_number(val x);
+val conv_signed(val x);
+
+/* Tiles of y, so many columns by rows of an image: u32, along both, and in all; where one of them begins. */
+typedef struct conv_tile_grid {
+    int wide, high;
+    val columns, rows, count;
+} conv_tile_grid;
+
+typedef struct conv_tile_place {
+    val w, h, n;
+} conv_tile_place;
+
+conv_tile_grid conv_tile_grid_of(const conv_values *params, int wide, int high);
+conv_tile_place conv_tile_at(const conv_tile_grid *grid, val tile);
+
+/* How many of `size` cover a length. */
+val conv_tiles_along(val length, int size);
 
 /* Takes the innermost digit off a mixed-radix number. */
 val conv_next_digit(val *rest, val size);

@@ -43,7 +43,7 @@ typedef struct halo_kernel {
     val tiles_w, tiles_h, count;
 } halo_kernel;
 
-/* A tile of y: its first pixel and its image. */
+/* A tile of y: its first pixel and its first image. */
 typedef struct tile_place {
     val w, h, n;
 } tile_place;
@@ -59,12 +59,12 @@ static void describe(halo_kernel *k)
 {
     const conv_halo_config *c = k->cfg;
     const conv_halo_shape *s = &k->size;
-    const int x_box[] = { s->channels, s->box_w, s->box_h, 1, 1 },
-              y_box[] = { s->channels, s->cols * c->wide, c->high, 1, 1 };
+    const int x_box[] = { s->channels, s->box_w, s->box_h, 1, c->images },
+              y_box[] = { s->channels, s->cols * c->wide, c->high, 1, c->images };
     k->tmaX = make_tma_box(k->p.mX, c->form.dtype, 5, x_box, NULL, 2 * s->channels);
     k->tmaY = make_tma_box(k->p.mY, c->form.out, 5, y_box, NULL, s->channels * (int)ckl_dtype_bytes(c->form.out));
-    k->sX = tma_ring("X", c->form.dtype, s->box_w * s->box_h, s->channels, c->stages);
-    k->sY = tma_ring("Y", c->form.out, s->cols * c->wide * c->high, s->channels, 1);
+    k->sX = tma_ring("X", c->form.dtype, s->box_w * s->box_h * c->images, s->channels, c->stages);
+    k->sY = tma_ring("Y", c->form.out, s->cols * c->wide * c->high * c->images, s->channels, 1);
     k->sBands = smem_tensor("bands", c->form.dtype, compact(shape(conv_halo_band(c), 2, c->rows, s->channels)), 16);
     k->sW = smem_tensor("filters", F32,
                         make_layout(shape(s->channels, c->rows * c->columns), stride(1, s->channels + PADDING)), 16);
@@ -72,7 +72,7 @@ static void describe(halo_kernel *k)
     k->channel = mul(cta_y(), imm(s->channels));
     k->tiles_w = conv_tiles_along(k->p.y_size[2], s->cols * c->wide);
     k->tiles_h = conv_tiles_along(k->p.y_size[1], c->high);
-    k->count = mul(mul(k->tiles_w, k->tiles_h), conv_number(k->p.n));
+    k->count = mul(mul(k->tiles_w, k->tiles_h), conv_tiles_along(k->p.n, c->images));
 }
 
 static tile_place place_of_tile(const halo_kernel *k, val tile)
@@ -80,7 +80,7 @@ static tile_place place_of_tile(const halo_kernel *k, val tile)
     val rest = div(tile, k->tiles_w), n = div(rest, k->tiles_h);
     return (tile_place){ .w = mul(sub(tile, mul(rest, k->tiles_w)), imm(k->size.cols * k->cfg->wide)),
                          .h = mul(sub(rest, mul(n, k->tiles_h)), imm(k->cfg->high)),
-                         .n = n };
+                         .n = mul(n, imm(k->cfg->images)) };
 }
 
 /*
@@ -152,9 +152,9 @@ static tiles_ahead load_first_tiles(const halo_kernel *k)
     return ahead;
 }
 
-/* A lane's block of rows: its window of columns, its rows. */
+/* A lane's block of rows: its window of columns, its rows, its image. */
 typedef struct block_place {
-    val window, block;
+    val window, block, image;
 } block_place;
 
 /* A lane of a warp with 8 channels. */
@@ -211,13 +211,15 @@ static block_place place_of_block(const halo_kernel *k, val number)
 {
     const int wide = k->cfg->wide, blocks = conv_halo_blocks(k->cfg);
     val block = add(div(number, imm(2)), mul(rem(number, imm(2)), imm(CONV_HALO_LANES / 2)));
-    return (block_place){ thread_at(block, 0, wide, blocks), thread_at(block, 1, wide, blocks) };
+    return (block_place){ thread_at(block, 0, wide, blocks, k->cfg->images),
+                          thread_at(block, 1, wide, blocks, k->cfg->images),
+                          thread_at(block, 2, wide, blocks, k->cfg->images) };
 }
 
 /* The number of a pixel of the box: column `column` of the first row of a block's window. */
 static val pixel_of(const halo_kernel *k, const block_place *b, val column)
 {
-    val row = mul(b->block, imm(rows_of(k->cfg) * k->cfg->step_h));
+    val row = add(mul(b->image, imm(k->size.box_h)), mul(b->block, imm(rows_of(k->cfg) * k->cfg->step_h)));
     return add(mul(row, imm(k->size.box_w)), add(mul(b->window, imm(k->size.cols * k->cfg->step_w)), column));
 }
 
@@ -393,12 +395,13 @@ static void stage_tile(const halo_kernel *k, const band_role *w, const conv_chan
     for (int p = 0; p < places_of(k); p++) {
         const block_place b = place_of_block(k, block_of(w, p));
         val column = add(mul(b.window, imm(k->size.cols)), column_of(w, p)), x = add(tile->w, column),
-            first = mul(b.block, imm(rows_of(c))), h = add(tile->h, first);
-        val index = add(mul(convert(I64, tile->n), k->p.y[0]), mul(convert(I64, h), k->p.y[2]));
+            first = mul(b.block, imm(rows_of(c))), h = add(tile->h, first), n = add(tile->n, b.image);
+        val index = add(mul(convert(I64, n), k->p.y[0]), mul(convert(I64, h), k->p.y[2]));
         index = add(index, add(mul(convert(I64, x), k->p.y[3]), convert(I64, channel)));
-        val pixel = add(mul(first, imm(width)), sub(column, imm(p / 2 * 8)));
+        val pixel = add(mul(add(mul(b.image, imm(c->high)), first), imm(width)), sub(column, imm(p / 2 * 8)));
         val inside = lt(column_of(w, p), imm(k->size.cols)),
             there = logical_and(lt(x, conv_number(k->p.y_size[2])), inside);
+        there = logical_and(there, lt(n, conv_number(k->p.n)));
         there = logical_and(there, lt(channel, conv_number(k->p.groups)));
         UNROLL(q, rows_of(c)) {
             IF(by_place ? logical_and(there, lt(add(h, imm(q)), conv_number(k->p.y_size[1]))) : inside)

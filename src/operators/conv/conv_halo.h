@@ -3,14 +3,15 @@
 
 #include "operators/conv/conv_config.h"
 
-#define CONV_HALO_CONFIG(X, owner)                                                      \
-    X(owner, int, warps, "4", "2 4", "of 8 channels each")                              \
-    X(owner, int, wide, "1", "1 2 4 8", "windows of 16 columns of x beside each other") \
-    X(owner, int, high, "16", "4 8 16", "rows of y")                                    \
-    X(owner, int, stages, "2", "2 3 4", "tiles of x in shared memory")                  \
-    X(owner, int, ctas, "2", "1 2 3", "that must fit an SM, which limits registers")    \
-    X(owner, int, rows, "3", "", "of a filter that see more than padding")              \
-    X(owner, int, columns, "3", "", "of a filter, likewise")                            \
+#define CONV_HALO_CONFIG(X, owner)                                                       \
+    X(owner, int, warps, "4", "2 4 8", "of 8 channels each")                             \
+    X(owner, int, wide, "1", "1 2 4 8", "windows of 16 columns of x beside each other")  \
+    X(owner, int, high, "16", "4 8 16", "rows of y")                                     \
+    X(owner, int, images, "1", "1 2 4 8", "of a tile, where it has all of their pixels") \
+    X(owner, int, stages, "2", "2 3 4", "tiles of x in shared memory")                   \
+    X(owner, int, ctas, "2", "1 2 3", "that must fit an SM, which limits registers")     \
+    X(owner, int, rows, "3", "", "of a filter that see more than padding")               \
+    X(owner, int, columns, "3", "", "of a filter, likewise")                             \
     CONV_STEPS_CONFIG(X, owner)
 
 typedef struct conv_halo_config {
@@ -21,7 +22,7 @@ typedef struct conv_halo_config {
 enum {
     CONV_HALO_VECTOR = 8,  // channels of a warp, and of a thread
     CONV_HALO_WINDOW = 16, // columns of x of a matrix
-    CONV_HALO_LANES = 8,   // its rows: of x, of blocks side by side and below each other
+    CONV_HALO_LANES = 8,   // its rows: of x, of blocks side by side, below each other, and of images
 };
 
 /*
@@ -41,7 +42,7 @@ static inline int conv_halo_band(const conv_halo_config *c)
 /* Blocks of rows of a tile, from each of which a matrix has a row. */
 static inline int conv_halo_blocks(const conv_halo_config *c)
 {
-    return CONV_HALO_LANES / c->wide;
+    return CONV_HALO_LANES / (c->wide * c->images);
 }
 
 /* What the kernel and its host side derive alike from a config. */

@@ -6,7 +6,8 @@
 
 enum {
     VECTOR = CONV_HALO_VECTOR,
-    WARPS = 4, // or fewer where channels are few
+    WARPS = 4,     // to consider, or fewer where channels are few
+    WARPS_MAX = 8, // of 128 bytes of a pixel
     TAPS_MAX = 64,
     COLUMNS_MAX = 9, // of a filter
     STEP_MAX = 2,
@@ -23,10 +24,10 @@ conv_halo_shape conv_halo_shape_of(const conv_halo_config *c)
     s.box_w =
         (int)round_up((c->wide - 1) * s.cols * c->step_w + CONV_HALO_WINDOW, 8); // rows begin where a swizzle does
     s.box_h = (c->high - 1) * c->step_h + c->rows;
-    s.stage_bytes = round_up((int64_t)s.channels * s.box_w * s.box_h * 2, 128);
+    s.stage_bytes = round_up((int64_t)s.channels * s.box_w * s.box_h * c->images * 2, 128);
     s.smem_bytes = c->stages * (s.stage_bytes + 16) + 4 * (int64_t)(s.channels + PADDING) * c->rows * c->columns + 256;
     s.smem_bytes += (int64_t)s.channels * (2 * 2 * conv_halo_band(c) * c->rows +
-                                           s.cols * c->wide * c->high * (int)ckl_dtype_bytes(c->form.out)) +
+                                           s.cols * c->wide * c->high * c->images * (int)ckl_dtype_bytes(c->form.out)) +
                     1024;
     return s;
 }
@@ -73,7 +74,10 @@ static void fill_sm(const ckl_device_info *device, int registers, conv_halo_conf
     c->stages = (int)min_i64(4, 1 + (device->smem_per_sm_bytes / c->ctas - 1024 - s.smem_bytes) / more);
 }
 
-/* One or two rows of y of a block, any number of windows side by side. */
+/*
+ * One or two rows of y of a block, any number of windows side by side, several images where one is less than a tile;
+ * the same of 64 channels where pieces of 32 would begin inside sectors.
+ */
 static bool candidate_halo(const void *desc, const ckl_device_info *device, int i, void *config)
 {
     enum { WIDTHS = 4, BANDS = 16, REST = 66, EPILOGUE = 16 }; // registers: bands in use, the rest, what else is held
@@ -81,17 +85,22 @@ static bool candidate_halo(const void *desc, const ckl_device_info *device, int 
     conv_halo_config *c = config;
     const conv_halo_problem *h = problem_of(d);
     const int rows = 1 + i % ROWS, few = d->k <= 2 * VECTOR ? 2 : WARPS;
-    if (i >= WIDTHS * ROWS)
+    const bool cut = d->k > WARPS * VECTOR && d->k % (2 * VECTOR) && ckl_dtype_bytes(d->out) == 2;
+    if (i >= (cut ? 2 : 1) * WIDTHS * ROWS)
         return false;
     *c = (conv_halo_config){ .form = conv_form_of(d),
-                             .warps = few,
-                             .wide = 1 << i / ROWS,
+                             .warps = i < WIDTHS * ROWS ? few : WARPS_MAX,
+                             .wide = 1 << i / ROWS % WIDTHS,
+                             .images = 1,
                              .stages = 1,
                              .rows = conv_config_number(h->m[1].filter),
                              .columns = conv_config_number(h->m[2].filter),
                              CONV_STEPS_OF(d) };
     if (c->columns > COLUMNS_MAX)
         return true; // admission says so
+    while (c->images < CONV_HALO_LANES / c->wide && conv_halo_shape_of(c).cols * c->wide >= h->m[2].y &&
+           conv_halo_blocks(c) / 2 * rows >= h->m[1].y)
+        c->images *= 2;
     c->high = rows * conv_halo_blocks(c);
     const bool more = d->residual || d->scale || d->epilogue;
     fill_sm(device, rows * (sums_of(c) + BANDS) + REST + (more ? EPILOGUE : 0), c);
@@ -101,7 +110,7 @@ static bool candidate_halo(const void *desc, const ckl_device_info *device, int 
 static double tiles_of(const ckl_conv_desc *d, const conv_halo_config *c)
 {
     const conv_halo_problem *h = problem_of(d);
-    return (double)d->n * (double)ceil_div(h->m[1].y, c->high) *
+    return (double)ceil_div(d->n, c->images) * (double)ceil_div(h->m[1].y, c->high) *
            (double)ceil_div(h->m[2].y, (int64_t)conv_halo_shape_of(c).cols * c->wide);
 }
 
@@ -136,13 +145,14 @@ static double instructions_of(const conv_halo_config *c)
 static plan_cost cost_halo(const void *desc, const ckl_device_info *device, const void *config)
 {
     enum { SECTOR = 32, CUT = 3 }; // 120 channels of 8 images of 200x200: 106 us
-    const double ROW = 2.4, BYTES = 42, WARP = 0.25, ISSUED = 1.8, START = 2.9, FILTER = 0.022, HERTZ = 1.7e9,
-                 READ = 4.2e6, WRITTEN = 3.4e6, WHOLE = 1.15; // bytes a us; of whole pixels
+    const double ROW = 2.4, BYTES = 42, WARP = 0.25, ISSUED = 1.8, ALONE = 1.06, START = 2.9, FILTER = 0.022,
+                 HERTZ = 1.7e9, READ = 4.2e6, WRITTEN = 3.4e6, WHOLE = 1.15; // bytes a us; of whole pixels
     const ckl_conv_desc *d = desc;
     const conv_halo_config *c = config;
     const conv_halo_shape s = conv_halo_shape_of(c);
-    const double issue = c->warps * instructions_of(c) / fmin(ISSUED, WARP * c->warps * c->ctas);
-    const double load = fmax(ROW * s.box_w * s.box_h, (double)s.stage_bytes / BYTES);
+    const double alone = c->ctas == 1 ? ALONE : 1; // nobody works while it stores
+    const double issue = alone * c->warps * instructions_of(c) / fmin(ISSUED, WARP * c->warps * c->ctas);
+    const double load = fmax(ROW * s.box_w * s.box_h * c->images, (double)s.stage_bytes / BYTES);
     const double of_sm = tiles_of(d, c) * (double)channel_tiles(d, c) / device->sm_count;
     const bool few =
         of_sm > c->ctas && of_sm < 4 * c->ctas; // 480 tiles by 396 CTAs take two turns: 6.7 us by 960 of 7x7
@@ -199,12 +209,15 @@ static ckl_status admit_halo(const void *desc, const ckl_device_info *device, co
     TRY(check_filter(d, h));
     if (c->rows != h->m[1].filter || c->columns != h->m[2].filter || !CONV_STEPS_FIT(c, d))
         FAIL(CKL_INVALID, "conv halo: the config's filter, strides or dilations are not the problem's");
-    if ((c->warps != 2 && c->warps != WARPS) || c->ctas < 1 || c->ctas > CTAS_MAX || !is_power_of_two(c->wide) ||
-        c->wide > CONV_HALO_LANES || c->high < 1 || c->high % conv_halo_blocks(c) ||
-        c->high / conv_halo_blocks(c) > ROWS_MAX)
+    if (!is_power_of_two(c->warps) || c->warps < 2 || c->warps > WARPS_MAX ||
+        c->warps * VECTOR * (int64_t)ckl_dtype_bytes(d->out) > 128 || c->ctas < 1 || c->ctas > CTAS_MAX ||
+        !is_power_of_two(c->wide) || c->wide > CONV_HALO_LANES || !is_power_of_two(c->images) ||
+        c->images > CONV_HALO_LANES || c->wide * c->images > CONV_HALO_LANES || c->high < 1 ||
+        c->high % conv_halo_blocks(c) || c->high / conv_halo_blocks(c) > ROWS_MAX)
         FAIL(CKL_INVALID,
-             "conv halo: warps=%d, wide=%d, high=%d or ctas=%d are not 2 or 4, 8 blocks of up to %d rows, or 1..%d",
-             c->warps, c->wide, c->high, c->ctas, ROWS_MAX, CTAS_MAX);
+             "conv halo: warps=%d, wide=%d, high=%d, images=%d or ctas=%d are not 2, 4 or 8 of up to 128 bytes of a "
+             "pixel of y, 8 blocks of up to %d rows, or 1..%d",
+             c->warps, c->wide, c->high, c->images, c->ctas, ROWS_MAX, CTAS_MAX);
     const conv_halo_shape s = conv_halo_shape_of(c);
     if (s.box_w > 256 || s.box_h > 256 || c->stages < 2 || s.smem_bytes > device->smem_per_cta_bytes)
         FAIL(CKL_UNSUPPORTED, "conv halo: a box of %dx%d, or %d stages of it, are too large, or one", s.box_h, s.box_w,

@@ -70,7 +70,7 @@ typedef struct halo_kernel {
     tensor sSums;  // (CHANNEL,TAP,PART)
     pipeline ring;
     val own, channel; // the CTA's first; the first that it loads: the last CTA begins earlier, so that all exist
-    val tiles_w, tiles_h, count;
+    conv_tile_grid grid;
 } halo_kernel;
 
 static void describe(halo_kernel *k)
@@ -87,9 +87,7 @@ static void describe(halo_kernel *k)
     k->ring = make_pipeline("ring", c->stages, 1, s->workers / 32);
     k->own = mul(cta_y(), imm(CHANNELS));
     k->channel = min(k->own, max(imm(0), sub(conv_number(k->p.groups), imm(CHANNELS))));
-    k->tiles_w = conv_tiles_along(k->p.y_size[2], CHUNK * c->wide);
-    k->tiles_h = conv_tiles_along(k->p.y_size[1], c->high);
-    k->count = mul(mul(k->tiles_w, k->tiles_h), conv_number(k->p.n));
+    k->grid = conv_tile_grid_of(&k->p, CHUNK * c->wide, c->high);
 }
 
 /* The producer */
@@ -98,16 +96,15 @@ static void load_tiles(const halo_kernel *k)
 {
     const conv_halo_weight_config *c = k->cfg;
     pipeline_state stage = producer_state(&k->ring);
-    LOOP_FROM(tile, cta_x(), k->count, grid_x()) {
-        val rest = div(tile, k->tiles_w), n = div(rest, k->tiles_h);
-        val w = mul(sub(tile, mul(rest, k->tiles_w)), imm(CHUNK * c->wide)),
-            h = mul(sub(rest, mul(n, k->tiles_h)), imm(c->high)), full = pipeline_full_barrier(&k->ring, &stage);
-        val x_w = sub(mul(w, imm(c->step_w)), conv_number(k->p.pad[2])),
-            x_h = sub(mul(h, imm(c->step_h)), conv_number(k->p.pad[1]));
-        const val of_y[] = { h, imm(0), n }, of_x[] = { x_h, imm(0), n };
+    LOOP_FROM(tile, cta_x(), k->grid.count, grid_x()) {
+        const conv_tile_place y = conv_tile_at(&k->grid, tile);
+        val x_w = sub(mul(y.w, imm(c->step_w)), conv_number(k->p.pad[2])),
+            x_h = sub(mul(y.h, imm(c->step_h)), conv_number(k->p.pad[1])),
+            full = pipeline_full_barrier(&k->ring, &stage);
+        const val of_y[] = { y.h, imm(0), y.n }, of_x[] = { x_h, imm(0), y.n };
         pipeline_wait_empty(&k->ring, &stage);
         pipeline_expect(&k->ring, &stage, imm((int)(tma_bytes(&k->tmaX) + tma_bytes(&k->tmaY))));
-        tma_load_of(&k->tmaY, slice(k->sY, _, _, stage.stage, 0), w, k->channel, 3, of_y, full, imm(0));
+        tma_load_of(&k->tmaY, slice(k->sY, _, _, stage.stage, 0), y.w, k->channel, 3, of_y, full, imm(0));
         tma_load_of(&k->tmaX, slice(k->sX, _, _, stage.stage, 0), x_w, k->channel, 3, of_x, full, imm(0));
         pipeline_advance(&stage);
     }
@@ -205,7 +202,7 @@ static void work(const halo_kernel *k)
 {
     const worker_role w = describe_worker(k);
     pipeline_state stage = consumer_state(&k->ring);
-    LOOP_FROM(tile, cta_x(), k->count, grid_x()) {
+    LOOP_FROM(tile, cta_x(), k->grid.count, grid_x()) {
         pipeline_wait_full(&k->ring, &stage);
         LOOP_FROM(chunk, w.part, imm(k->cfg->wide), imm(k->size.parts))
             multiply_chunk(k, &w, stage.stage, chunk);

@@ -24,9 +24,7 @@ static void describe_tiles(narrow_kernel *k)
     const conv_values *p = &k->p;
     k->channels = convert(I32, p->c);
     k->outputs = convert(I32, p->k);
-    k->tiles_w = convert(U32, div(add(p->y_size[2], imm64(CONV_NARROW_W - 1)), imm64(CONV_NARROW_W)));
-    k->tiles_h = convert(U32, div(add(p->y_size[1], imm64(CONV_NARROW_H - 1)), imm64(CONV_NARROW_H)));
-    k->count = mul(mul(k->tiles_w, k->tiles_h), convert(U32, p->n));
+    k->grid = conv_tile_grid_of(p, CONV_NARROW_W, CONV_NARROW_H);
 }
 
 static void describe_memory(narrow_kernel *k)
@@ -194,10 +192,10 @@ static pixel_places moved(const pixel_places *at, val bytes)
  * NOTE: addresses are computed outside the predicates, as sums: products, or sums under predicates, made ptxas spill
  * thousands of bytes.
  */
-static void store_pixel(const narrow_kernel *k, const narrow_place *place, val start, int m, int below)
+static void store_pixel(const narrow_kernel *k, const conv_tile_place *place, val start, int m, int below)
 {
-    val h = add(place->h, convert(I32, add(mul(warp(), imm(M)), imm(m))));
-    val w = add(place->w, convert(I32, add(thread_at(lane(), 1, 4, 8), imm(8 * below))));
+    val h = convert(I32, add(place->h, add(mul(warp(), imm(M)), imm(m))));
+    val w = convert(I32, add(place->w, add(thread_at(lane(), 1, 4, 8), imm(8 * below))));
     val inside = logical_and(lt(h, convert(I32, k->p.y_size[1])), lt(w, convert(I32, k->p.y_size[2])));
     val index = add(start, add(mul(convert(I64, h), k->p.y[2]), mul(convert(I64, w), k->p.y[3])));
     const int64_t bytes = (int64_t)ckl_dtype_bytes(k->cfg->form.out);
@@ -214,7 +212,7 @@ static void store_pixel(const narrow_kernel *k, const narrow_place *place, val s
 
 static void store_tile(const narrow_kernel *k, val tile)
 {
-    const narrow_place place = conv_narrow_place(k, tile);
+    const conv_tile_place place = conv_tile_at(&k->grid, tile);
     val start = add(mul(convert(I64, place.n), k->p.y[0]), mul(convert(I64, channel_at(0)), k->p.y[4]));
     for (int m = 0; m < M; m++)
         for (int below = 0; below < 2; below++)
@@ -226,16 +224,16 @@ static void loop_tiles(const narrow_kernel *k)
 {
     const int last = k->size.chunks - 1;
     val buffer = variable(U32, imm(0));
-    IF(lt(cta_x(), k->count))
+    IF(lt(cta_x(), k->grid.count))
         conv_narrow_load(k, cta_x(), imm(0), buffer);
     cp_async_commit();
-    LOOP_FROM(tile, cta_x(), k->count, grid_x()) {
+    LOOP_FROM(tile, cta_x(), k->grid.count, grid_x()) {
         fill(k->acc, immf(0));
         LOOP(chunk, imm(last + 1)) {
             val ends = eq(chunk, imm(last)), next = select(ends, add(tile, grid_x()), tile);
             cp_async_wait(0);
             cta_sync(); // the chunk has arrived, and the other buffer has been read
-            IF(lt(next, k->count))
+            IF(lt(next, k->grid.count))
                 conv_narrow_load(k, next, select(ends, imm(0), add(chunk, imm(1))), sub(imm(1), buffer));
             cp_async_commit();
             multiply(k, buffer, chunk);

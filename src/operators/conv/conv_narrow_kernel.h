@@ -7,11 +7,6 @@
 
 enum { CONV_NARROW_TILES_N = 4, CONV_NARROW_THREADS = 32 * CONV_NARROW_WARPS };
 
-/* A tile: its first pixel and its image. */
-typedef struct narrow_place {
-    val w, h, n;
-} narrow_place;
-
 typedef struct narrow_kernel {
     const conv_narrow_config *cfg;
     conv_narrow_shape size;
@@ -21,11 +16,9 @@ typedef struct narrow_kernel {
     tensor sW, sHalo;         // (UNIT,FILTER,HALF,STEP,ROW,CHUNK); (CHANNEL,COLUMN,ROW,BUFFERS)
     tensor rA, rB, acc;       // (WORDS,1,1), (WORDS,1,1,MMA_N,ROW), (MMA,M,MMA_N)
     val pixel, upper, filter; // a lane's rows of ldmatrix; upper: all ones in lanes that have the second half of a step
-    val tiles_w, tiles_h, count;
+    conv_tile_grid grid;
     val bias[2 * CONV_NARROW_TILES_N], scale[2 * CONV_NARROW_TILES_N]; // of the thread's channels
 } narrow_kernel;
-
-narrow_place conv_narrow_place(const narrow_kernel *k, val tile);
 
 /*
  * For all threads: zeros where nothing is copied; all filters; some channels of the pixels below a tile, to a buffer by

@@ -10,14 +10,6 @@ enum {
     VECTORS = 6, // of a row of pixels that a thread copies at once
 };
 
-narrow_place conv_narrow_place(const narrow_kernel *k, val tile)
-{
-    val rest = div(tile, k->tiles_w), n = div(rest, k->tiles_h);
-    return (narrow_place){ .w = convert(I32, mul(sub(tile, mul(rest, k->tiles_w)), imm(CONV_NARROW_W))),
-                           .h = convert(I32, mul(sub(rest, mul(n, k->tiles_h)), imm(CONV_NARROW_H))),
-                           .n = n };
-}
-
 /* Filters */
 
 /* Where element `number` of sW lies in w, and does it exist? If vec is 8, the first mode of sW is not counted. */
@@ -99,7 +91,7 @@ typedef struct row_vectors {
     val there[VECTORS], inside[VECTORS], offset[VECTORS], to[VECTORS];
 } row_vectors;
 
-static row_vectors vectors_from(const narrow_kernel *k, const halo_rows *l, const narrow_place *place, val chunk,
+static row_vectors vectors_from(const narrow_kernel *k, const halo_rows *l, const conv_tile_place *place, val chunk,
                                 val first)
 {
     const conv_narrow_config *c = k->cfg;
@@ -108,7 +100,7 @@ static row_vectors vectors_from(const narrow_kernel *k, const halo_rows *l, cons
     for (int i = 0; i < l->at_once; i++) {
         val vector = add(first, imm(i * l->width)), column = div(vector, imm(l->of_pixel));
         val in_pixel = mul(rem(vector, imm(l->of_pixel)), imm(c->vec));
-        val w = convert(I32, add(sub(mul(place->w, imm(c->step_w)), convert(I32, k->p.pad[2])), convert(I32, column)));
+        val w = convert(I32, add(sub(mul(place->w, imm(c->step_w)), conv_number(k->p.pad[2])), column));
         val channel = convert(I32, add(mul(chunk, imm(c->chunk)), in_pixel));
         x.there[i] = lt(vector, imm(l->vectors));
         x.inside[i] = logical_and(ge(w, imm(0)), lt(w, width));
@@ -122,12 +114,12 @@ static row_vectors vectors_from(const narrow_kernel *k, const halo_rows *l, cons
 }
 
 /* The thread's vectors of a row of the buffer. */
-static void copy_row(const narrow_kernel *k, const halo_rows *l, const narrow_place *place, val row, val buffer,
+static void copy_row(const narrow_kernel *k, const halo_rows *l, const conv_tile_place *place, val row, val buffer,
                      const row_vectors *x)
 {
     const conv_narrow_config *c = k->cfg;
     const int bytes = 2 * c->vec;
-    val h = convert(I32, add(sub(mul(place->h, imm(c->step_h)), convert(I32, k->p.pad[1])), convert(I32, row)));
+    val h = convert(I32, add(sub(mul(place->h, imm(c->step_h)), conv_number(k->p.pad[1])), row));
     val offset = add(mul(convert(I64, place->n), k->p.x[0]), mul(convert(I64, h), k->p.x[2]));
     val row_inside = logical_and(ge(h, imm(0)), lt(h, convert(I32, k->p.x_size[1])));
     val start = add(k->p.from[CONV_X], convert(U64, mul(offset, imm64(2))));
@@ -144,7 +136,7 @@ void conv_narrow_load(const narrow_kernel *k, val tile, val chunk, val buffer)
 {
     const halo_rows l = halo_rows_of(k);
     const int apart = THREADS / l.width;
-    const narrow_place place = conv_narrow_place(k, tile);
+    const conv_tile_place place = conv_tile_at(&k->grid, tile);
     LOOP_FROM(first, thread_at(thread(), 0, l.width, apart), imm(l.vectors), imm(l.width * l.at_once)) {
         const row_vectors x = vectors_from(k, &l, &place, chunk, first);
         LOOP_FROM(row, thread_at(thread(), 1, l.width, apart), imm(k->size.halo_h), imm(apart))

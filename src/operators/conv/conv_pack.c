@@ -25,11 +25,6 @@ typedef struct vector_elements {
     val inside[VECTOR_MAX], offset[VECTOR_MAX]; // predicates, i32
 } vector_elements;
 
-static val narrow(val x)
-{
-    return convert(I32, x);
-}
-
 static val wide(val x)
 {
     return convert(I64, x);
@@ -44,8 +39,8 @@ static vector_place place_across(const conv_values *p, int vector)
     return (vector_place){ .inside = lt(wide(n), p->n),
                            .packed = add(mul(pixel, wide(p->packed_channels)), wide(c)),
                            .plain = mul(wide(n), p->x[0]),
-                           .w = narrow(w),
-                           .c = narrow(c) };
+                           .w = conv_signed(w),
+                           .c = conv_signed(c) };
 }
 
 static vector_place place_along(const conv_values *p, int vector)
@@ -57,15 +52,16 @@ static vector_place place_along(const conv_values *p, int vector)
     return (vector_place){ .inside = lt(wide(n), p->n),
                            .packed = add(mul(wide(row), wide(p->packed_row)), wide(first)),
                            .plain = add(mul(wide(n), p->x[0]), mul(wide(h), p->x[2])),
-                           .w = narrow(sub(column, p->packed_left)),
-                           .c = narrow(sub(first, mul(column, p->packed_channels))) };
+                           .w = conv_signed(sub(column, p->packed_left)),
+                           .c = conv_signed(sub(first, mul(column, p->packed_channels))) };
 }
 
 static vector_elements elements_of(const conv_values *p, const vector_place *v, int vector)
 {
     vector_elements e;
-    val w = v->w, c = v->c, channels = narrow(p->c), columns = narrow(p->x_size[2]);
-    val w_step = narrow(p->x[3]), c_step = narrow(p->x[4]), last = narrow(sub(p->packed_channels, imm(1)));
+    val w = v->w, c = v->c, channels = conv_signed(p->c), columns = conv_signed(p->x_size[2]);
+    val w_step = conv_signed(p->x[3]), c_step = conv_signed(p->x[4]),
+        last = conv_signed(sub(p->packed_channels, imm(1)));
     for (int i = 0; i < vector; i++) {
         val column = logical_and(ge(w, imm(0)), lt(w, columns));
         e.inside[i] = logical_and(v->inside, logical_and(column, lt(c, channels)));
@@ -81,9 +77,9 @@ static vector_elements elements_of(const conv_values *p, const vector_place *v, 
 static vector_elements channels_of(const conv_values *p, const vector_place *v, int vector)
 {
     vector_elements e;
-    val channels = narrow(p->c), step = narrow(p->x[4]);
-    val columns = narrow(p->x_size[2]), column = logical_and(ge(v->w, imm(0)), lt(v->w, columns));
-    val inside = logical_and(v->inside, column), offset = add(mul(v->w, narrow(p->x[3])), mul(v->c, step));
+    val channels = conv_signed(p->c), step = conv_signed(p->x[4]);
+    val columns = conv_signed(p->x_size[2]), column = logical_and(ge(v->w, imm(0)), lt(v->w, columns));
+    val inside = logical_and(v->inside, column), offset = add(mul(v->w, conv_signed(p->x[3])), mul(v->c, step));
     for (int i = 0; i < vector; i++) {
         e.inside[i] = logical_and(inside, lt(add(v->c, imm(i)), channels));
         e.offset[i] = offset;

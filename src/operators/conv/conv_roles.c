@@ -77,8 +77,3 @@ void conv_mainloop_end(const conv_products *p, val last)
     mma_wait(0);
     release(p, last, p->releases);
 }
-
-void conv_mainloop(const conv_products *p, val k_tiles, pipeline_state *stage)
-{
-    conv_mainloop_end(p, conv_mainloop_begin(p, k_tiles, stage));
-}

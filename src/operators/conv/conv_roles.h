@@ -38,6 +38,3 @@ typedef struct conv_products {
  */
 val conv_mainloop_begin(const conv_products *products, val k_tiles, pipeline_state *stage);
 void conv_mainloop_end(const conv_products *products, val last);
-
-/* Both. */
-void conv_mainloop(const conv_products *products, val k_tiles, pipeline_state *stage);

@@ -95,6 +95,15 @@ static bool may_share(const sliding_config *c)
 }
 
 /*
+ * Has an SM few of the CTAs that it could hold? Then their threads wait for each copy: 672 of 14x14 under 5x5 by stride 2
+ * take 8.9 us by shared ones, 10.3 without, 480 under 3x3 6.9 and 7.3, but 480 under 5x5 12.0 and 10.3.
+ */
+static bool is_alone(const ckl_conv_desc *d, const ckl_device_info *device, const sliding_config *c)
+{
+    return 2 * threads_of(d, c) <= (int64_t)(c->ctas < 4 ? 3 : 4) * SLIDING_THREADS * device->sm_count;
+}
+
+/*
  * What follows from the problem and the config's other numbers. All columns where threads begin, and where rows do, are
  * at multiples of a unit.
  */
@@ -147,10 +156,8 @@ static bool candidate_sliding(const void *desc, const ckl_device_info *device, i
     derive(d, c);
     c->async = !c->planes && sliding_unit_bytes(c) >= COPY_MIN;
     c->ahead = c->async ? 3 : turn <= TURN_MAX || (c->cols == 1 && turn <= AHEAD_MAX) ? turn : 1;
-    // a lone CTA of an SM waits for each of its copies: 672 of 14x14 under 5x5 by stride 2 take 6.85 us so, else 10.3; 480
-    // under 5x5, two of an SM, 12.0 and 10.3
-    c->shared = may_share(c) && 2 * threads_of(d, c) <= (int64_t)3 * SLIDING_THREADS * device->sm_count;
     c->ctas = ctas_of(c);
+    c->shared = may_share(c) && is_alone(d, device, c);
     return true;
 }
 

@@ -57,11 +57,6 @@ static conv_sides sides_of(const conv_form *form, const conv_values *p)
                          p->w[4],   p->w[0], p->from[CONV_X], p->from[CONV_Y] };
 }
 
-static val narrow(val x)
-{
-    return convert(I32, x);
-}
-
 static val bytes_of(const conv_form *form, val elements)
 {
     return convert(U64, mul(elements, imm((int)ckl_dtype_bytes(form->dtype))));
@@ -100,7 +95,7 @@ static void find_pixels(const conv_sm80_config *cfg, const conv_values *p, const
         }
         val offset = add(mul(rest, s->from[0]), channels);
         for (int m = 0; m < CONV_MODES; m++)
-            g->place[i][m] = narrow(data ? add(at[m], p->pad[m]) : sub(mul(at[m], p->step[m]), p->pad[m]));
+            g->place[i][m] = conv_signed(data ? add(at[m], p->pad[m]) : sub(mul(at[m], p->step[m]), p->pad[m]));
         g->address[i] = add(s->a, bytes_of(&cfg->form, offset));
     }
 }
@@ -120,15 +115,15 @@ static void find_filters(const conv_sm80_config *cfg, const conv_values *p, cons
 /* Where element k lies. */
 static place_in_k depth_at(const conv_values *p, const conv_sides *s, val k)
 {
-    val channels = narrow(s->from_channels), rest = div(k, channels);
+    val channels = conv_signed(s->from_channels), rest = div(k, channels);
     place_in_k at = { .channel = rem(k, channels) };
     for (int m = CONV_MODES - 1; m > 0; m--) {
-        val size = narrow(p->filter[m]);
+        val size = conv_signed(p->filter[m]);
         at.tap[m] = rem(rest, size);
         rest = div(rest, size);
     }
     at.tap[0] = rest;
-    at.inside = lt(rest, narrow(p->filter[0]));
+    at.inside = lt(rest, conv_signed(p->filter[0]));
     return at;
 }
 
@@ -136,16 +131,16 @@ static place_in_k depth_at(const conv_values *p, const conv_sides *s, val k)
 static place_in_k depth_after(const conv_values *p, const conv_sides *s, const place_in_k *at)
 {
     place_in_k next = *at;
-    val wraps = eq(add(at->channel, imm(1)), narrow(s->from_channels));
+    val wraps = eq(add(at->channel, imm(1)), conv_signed(s->from_channels));
     next.channel = select(wraps, imm(0), add(at->channel, imm(1)));
     for (int m = CONV_MODES - 1; m >= 0; m--) {
         next.tap[m] = select(wraps, add(at->tap[m], imm(1)), at->tap[m]);
         if (m == 0)
             break;
-        wraps = eq(next.tap[m], narrow(p->filter[m]));
+        wraps = eq(next.tap[m], conv_signed(p->filter[m]));
         next.tap[m] = select(wraps, imm(0), next.tap[m]);
     }
-    next.inside = lt(next.tap[0], narrow(p->filter[0]));
+    next.inside = lt(next.tap[0], conv_signed(p->filter[0]));
     return next;
 }
 
@@ -172,15 +167,15 @@ static val offset_in_A(const conv_sm80_config *cfg, const conv_values *p, const 
     val offset = mul(convert(I64, at->channel), s->from[4]);
     *inside = logical_and(g->inside[i], at->inside);
     for (int m = 0; m < CONV_MODES; m++) {
-        val moved = mul(at->tap[m], narrow(p->dilation[m])), place = g->place[i][m];
+        val moved = mul(at->tap[m], conv_signed(p->dilation[m])), place = g->place[i][m];
         place = data ? sub(place, moved) : add(place, moved);
         *inside = logical_and(*inside, ge(place, imm(0)));
         if (data) {
-            val step = narrow(p->step[m]), whole = div(place, step);
+            val step = conv_signed(p->step[m]), whole = div(place, step);
             *inside = logical_and(*inside, eq(mul(whole, step), place));
             place = whole;
         }
-        *inside = logical_and(*inside, lt(place, narrow(s->from_size[m])));
+        *inside = logical_and(*inside, lt(place, conv_signed(s->from_size[m])));
         offset = add(offset, mul(convert(I64, place), s->from[1 + m]));
     }
     return offset;
@@ -251,9 +246,9 @@ static void multiply(const void *of, val stage)
 /* The tiles of all taps and channels. */
 static val tiles_of(const conv_values *p, const conv_sides *s, int depth)
 {
-    val k = narrow(s->from_channels);
+    val k = conv_signed(s->from_channels);
     for (int m = 0; m < CONV_MODES; m++)
-        k = mul(k, narrow(p->filter[m]));
+        k = mul(k, conv_signed(p->filter[m]));
     return convert(U32, div(add(k, imm(depth - 1)), imm(depth)));
 }
 

@@ -406,11 +406,6 @@ static void load_residual(const conv_kernel *k, const consumer_role *c, val tile
     }
 }
 
-static void wait_residual(const conv_kernel *k, const consumer_role *c)
-{
-    mbarrier_wait(residual_barrier(k, c, c->half), c->parity);
-}
-
 /* From a staging buffer to registers in the order of the accumulators. */
 static tensor read_residual(const conv_kernel *k, const consumer_role *c, const tiled_mma *mma, tensor acc, tensor sY)
 {
@@ -456,6 +451,12 @@ static void load_vectors_early(const conv_kernel *k, const consumer_role *c, con
     const tile_place own = place_of_consumer(k, c, place);
     for (int i = 0; loads_early(k) && i < k->size.y_boxes; i++)
         load_vectors(k, c, first_channel(k, &own, i), i * width, v);
+}
+
+/* Are these of the filters alone? Then a tile of the same filters finds them in registers. */
+static bool holds_vectors(const conv_kernel *k)
+{
+    return loads_early(k) && !k->cfg->grouped && (k->cfg->form.bias || k->cfg->form.scale);
 }
 
 /*
@@ -508,7 +509,7 @@ static void epilogue(const conv_kernel *k, const consumer_role *c, const tile_pl
     staged_store staged = { c->barrier, WARPGROUP, c->first_thread };
     const bool residual = k->cfg->form.residual;
     if (residual)
-        wait_residual(k, c);
+        mbarrier_wait(residual_barrier(k, c, c->half), c->parity);
     UNROLL(i, count) {
         val buffer = residual ? add(mul(c->half, imm(count)), imm(i)) : imm(i % CONV_SM90_BUFFERS);
         tensor sY = slice(c->sY, _, _, buffer), rR = { 0 };
@@ -533,12 +534,21 @@ static void consume(const void *of)
     const conv_products products = { &k->ring, c.first_thread, multiply, k, &c };
     pipeline_state stage = consumer_state(&k->ring);
     const bool residual = k->cfg->form.residual, late = !k->cfg->grouped && k->cfg->slices == 1;
+    conv_vectors v = { .held = holds_vectors(k) };
+    val filter = v.held ? variable(U32, imm_as(U32, UINT32_MAX)) : (val){ 0 }; // whose vectors are held
+    for (int i = 0; v.held && i < k->size.y_boxes; i++)
+        conv_hold_vectors(&k->cfg->form, coordinates_of(k, &c), 1, i * k->size.y_cols, &v);
     if (residual)
         load_residual(k, &c, cta_x(), c.half);
     LOOP_FROM(tile, cta_x(), k->count, grid_x()) {
         tile_place place = late ? place_of_filters(k, tile) : place_of(k, tile);
-        conv_vectors v = { 0 };
+        if (v.held)
+            begin_if(ne(place.filter, filter));
         load_vectors_early(k, &c, &place, &v);
+        if (v.held) {
+            assign(filter, place.filter);
+            end_if();
+        }
         if (k->cfg->held)
             assign(c.k_tile, imm(0));
         const val last = conv_mainloop_begin(&products, place.k_tiles, &stage);

@@ -79,9 +79,8 @@ conv_sm90_shape conv_sm90_shape_of(const conv_sm90_config *config);
 
 void conv_sm90(const void *config, int kernel);
 
-/* What both Hopper kernels describe alike: wgmma of 64 rows by n columns; tiles along a size. */
+/* What both Hopper kernels describe alike: wgmma of 64 rows by n columns. */
 tiled_mma conv_mma_of(ckl_dtype dtype, int n);
-val conv_tiles_along(val size, int box);
 
 /*
  * A ring of boxes of `rows` by some spans of columns of 16-bit elements: as wgmma reads them, (COLUMNS,ROWS,STAGES),

@@ -261,7 +261,7 @@ static void consume(const void *of)
     pipeline_state stage = consumer_state(&k->ring);
     LOOP_FROM(tile, cta_x(), k->count, grid_x()) {
         tile_place place = place_of(k, tile);
-        conv_mainloop(&products, place.boxes, &stage);
+        conv_mainloop_end(&products, conv_mainloop_begin(&products, place.boxes, &stage));
         epilogue(k, &c, &place);
     }
     IF(c.first_thread)

@@ -59,9 +59,7 @@ static void describe_threads(stem_kernel *k)
     k->tid = warpgroup_thread();
     k->warp_row = warp();
     k->lane = thread_at(thread(), 0, 32, CONV_STEM_THREADS / 32);
-    k->tiles_w = conv_tiles_along(k->p.y_size[2], k->cfg->tile_w);
-    k->tiles_h = conv_tiles_along(k->p.y_size[1], k->cfg->tile_h);
-    k->count = mul(mul(k->tiles_w, k->tiles_h), conv_number(k->p.n));
+    k->grid = conv_tile_grid_of(&k->p, k->cfg->tile_w, k->cfg->tile_h);
     k->first = k->cfg->several ? mul(cta_y(), imm(k->cfg->tile_n)) : imm(0);
 }
 
@@ -202,14 +200,8 @@ static tensor coordinates_of(const stem_kernel *k)
     return partition_C(&k->mma, identity_tensor(shape(ROWS, k->cfg->tile_n)), k->tid); // (MMA,1,1)
 }
 
-static void load_vectors(stem_kernel *k)
-{
-    const val last = sub(conv_number(k->p.k), imm(1));
-    conv_load_vectors(&k->cfg->form, &k->p, last, coordinates_of(k), 1, k->first, 0, &k->vectors);
-}
-
 /* Where element i of the accumulators lies in y: a warp has a row of a tile; in NCHW its two pixels are neighbours. */
-static void set_place(const stem_kernel *k, const stem_place *place, int i, conv_element *in)
+static void set_place(const stem_kernel *k, const conv_tile_place *place, int i, conv_element *in)
 {
     tensor tCcY = coordinates_of(k);
     val row = rem(coordinate(tCcY, 0, i), imm(CONV_STEM_W)), first = rem(row, imm(8)), second = div(row, imm(8));
@@ -220,7 +212,7 @@ static void set_place(const stem_kernel *k, const stem_place *place, int i, conv
     in->channel = add(k->first, coordinate(tCcY, 1, i));
 }
 
-static void finish(const stem_kernel *k, const stem_place *place)
+static void finish(const stem_kernel *k, const conv_tile_place *place)
 {
     const conv_form *form = &k->cfg->form;
     layout along = coordinate_distances(coordinates_of(k), 1);
@@ -235,7 +227,7 @@ static void finish(const stem_kernel *k, const stem_place *place)
     }
 }
 
-static void store_staged(const stem_kernel *k, const stem_place *place)
+static void store_staged(const stem_kernel *k, const conv_tile_place *place)
 {
     const int width = k->size.y_cols, count = k->cfg->tile_n / width;
     const tiled_mma mma = conv_mma_of(k->cfg->form.dtype, width);
@@ -257,7 +249,7 @@ static void store_staged(const stem_kernel *k, const stem_place *place)
 }
 
 /* NCHW with an even number of columns: accumulators i and i + 2 are neighbouring ones of one channel. */
-static void store_pairs(const stem_kernel *k, const stem_place *place)
+static void store_pairs(const stem_kernel *k, const conv_tile_place *place)
 {
     const ckl_dtype out = k->cfg->form.out;
     tensor tCcY = coordinates_of(k);
@@ -342,7 +334,7 @@ static void gather_shifted(const stem_kernel *k, const y_runs *runs, int first, 
 }
 
 /* NCHW of any number of columns: a run of pixels for each channel, some channels at a time. */
-static void store_planes(const stem_kernel *k, const stem_place *place)
+static void store_planes(const stem_kernel *k, const conv_tile_place *place)
 {
     const ckl_dtype out = k->cfg->form.out;
     const int row_bytes = k->size.y_pitch * (int)ckl_dtype_bytes(out);
@@ -395,7 +387,7 @@ static void gather_pixels(const stem_kernel *k, const y_runs *runs, val filters,
  * NHWC where filters are not whole 16 bytes: what a warp's row has of each pixel, or of all of them if that is side by
  * side in y.
  */
-static void store_pixels(const stem_kernel *k, const stem_place *place)
+static void store_pixels(const stem_kernel *k, const conv_tile_place *place)
 {
     const ckl_dtype out = k->cfg->form.out;
     const int pitch = k->size.y_pitch, lanes = k->cfg->several ? lanes_of_run(k) : 32;
@@ -414,7 +406,7 @@ static void store_pixels(const stem_kernel *k, const stem_place *place)
     warp_sync();
 }
 
-static void store(const stem_kernel *k, const stem_place *place)
+static void store(const stem_kernel *k, const conv_tile_place *place)
 {
     if (!k->cfg->direct)
         store_staged(k, place);
@@ -430,7 +422,7 @@ static void loop_tiles(const stem_kernel *k)
 {
     const bool async = k->size.async;
     val buffer = variable(U32, imm(0));
-    LOOP_FROM(tile, cta_x(), k->count, grid_x()) {
+    LOOP_FROM(tile, cta_x(), k->grid.count, grid_x()) {
         val next = add(tile, grid_x()), other = sub(imm(1), buffer);
         if (async)
             cp_async_wait(0);
@@ -442,7 +434,7 @@ static void loop_tiles(const stem_kernel *k)
         if (!async)
             conv_stem_load_tile(k, next, buffer);
         mma_wait(0);
-        const stem_place place = conv_stem_place(k, tile);
+        const conv_tile_place place = conv_tile_at(&k->grid, tile);
         finish(k, &place);
         store(k, &place);
     }
@@ -468,7 +460,7 @@ void conv_stem(const void *config, int kernel)
     grid_wait();
     launch_dependents();
     conv_stem_load_first(&k);
-    load_vectors(&k);
+    conv_load_vectors(&cfg->form, &k.p, sub(conv_number(k.p.k), imm(1)), coordinates_of(&k), 1, k.first, 0, &k.vectors);
     fill(k.acc, immf(0)); // once: the first wgmma of a tile ignores them
     loop_tiles(&k);
 }

@@ -5,11 +5,6 @@
 #include "operators/conv/conv_epilogue.h"
 #include "operators/conv/conv_stem.h"
 
-/* A tile of y: its first pixel and its image. */
-typedef struct stem_place {
-    val w, h, n;
-} stem_place;
-
 typedef struct stem_kernel {
     const conv_stem_config *cfg;
     conv_stem_shape size;
@@ -24,11 +19,9 @@ typedef struct stem_kernel {
     tensor acc, rA;
     val first;                      // of the CTA's filters
     val group, tid, warp_row, lane; // warpgroup, thread of it, the warp's 16 pixels of a tile
-    val tiles_w, tiles_h, count;
+    conv_tile_grid grid;
     conv_vectors vectors; // of the thread's columns
 } stem_kernel;
-
-stem_place conv_stem_place(const stem_kernel *k, val tile);
 
 /*
  * For all threads: zeros where x has no channels; the CTA's filters, and beside them the pixels below its first tile;

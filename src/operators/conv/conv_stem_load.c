@@ -10,14 +10,6 @@ enum {
     ELEMENTS_MAX = 32, // of a lane and a line
 };
 
-stem_place conv_stem_place(const stem_kernel *k, val tile)
-{
-    val rest = div(tile, k->tiles_w), n = div(rest, k->tiles_h);
-    return (stem_place){ .w = mul(sub(tile, mul(rest, k->tiles_w)), imm(k->cfg->tile_w)),
-                         .h = mul(sub(rest, mul(n, k->tiles_h)), imm(k->cfg->tile_h)),
-                         .n = n };
-}
-
 /* Filters and pixels to shared memory */
 
 /* An element of K: its place, where it lies in the first filter, and whether its channel and tap exist. */
@@ -158,7 +150,7 @@ static int vectors_of_pixel(const stem_kernel *k)
     return k->cfg->nchw ? 1 : k->cfg->channels / k->cfg->vec;
 }
 
-static halo_line halo_line_at(const stem_kernel *k, const stem_place *place)
+static halo_line halo_line_at(const stem_kernel *k, const conv_tile_place *place)
 {
     const conv_stem_config *c = k->cfg;
     const int vectors = vectors_of_pixel(k), count = k->size.halo_w * vectors;
@@ -188,7 +180,7 @@ typedef struct line_place {
     val inside, offset, place;
 } line_place;
 
-static line_place line_place_of(const stem_kernel *k, const stem_place *place, val number)
+static line_place line_place_of(const stem_kernel *k, const conv_tile_place *place, val number)
 {
     const conv_stem_config *c = k->cfg;
     val channel = c->nchw ? div(number, imm(k->size.halo_h)) : imm(0);
@@ -246,7 +238,7 @@ static int vectors_of_line(const stem_kernel *k)
 }
 
 /* Begins to load `count` lines: nothing uses them yet. */
-static void load_lines(const stem_kernel *k, const stem_place *place, val first, int count, loaded_lines *to)
+static void load_lines(const stem_kernel *k, const conv_tile_place *place, val first, int count, loaded_lines *to)
 {
     tensor gX = image_at(k, place->n);
     to->first = first;
@@ -274,7 +266,7 @@ static void store_lines(const stem_kernel *k, const loaded_lines *from, val buff
 }
 
 /* The same for vectors of 16 bytes, which need no registers: cp.async. */
-static void copy_lines(const stem_kernel *k, const stem_place *place, val buffer)
+static void copy_lines(const stem_kernel *k, const conv_tile_place *place, val buffer)
 {
     const int vectors = vectors_of_line(k), lines = lines_of(k);
     const halo_line line = halo_line_at(k, place);
@@ -304,7 +296,7 @@ static bool loads_at_once(const stem_kernel *k)
 
 static void load_halo(const stem_kernel *k, val tile, val buffer)
 {
-    const stem_place place = conv_stem_place(k, tile);
+    const conv_tile_place place = conv_tile_at(&k->grid, tile);
     loaded_lines lines;
     if (k->size.async) {
         copy_lines(k, &place, buffer);
@@ -322,7 +314,7 @@ static void load_halo(const stem_kernel *k, val tile, val buffer)
 /* If there is such a tile. */
 void conv_stem_load_tile(const stem_kernel *k, val tile, val buffer)
 {
-    IF(lt(tile, k->count))
+    IF(lt(tile, k->grid.count))
         load_halo(k, tile, buffer);
     if (k->size.async)
         cp_async_commit();
@@ -330,7 +322,7 @@ void conv_stem_load_tile(const stem_kernel *k, val tile, val buffer)
 
 void conv_stem_load_first(const stem_kernel *k)
 {
-    const stem_place place = conv_stem_place(k, cta_x());
+    const conv_tile_place place = conv_tile_at(&k->grid, cta_x());
     loaded_lines lines;
     if (loads_at_once(k))
         load_lines(k, &place, k->warp_row, lines_of_warp(k), &lines);

@@ -150,11 +150,6 @@ static double bytes_of_y(const ckl_conv_desc *d)
            (double)ckl_dtype_bytes(d->out);
 }
 
-static double bytes_of_x(const ckl_conv_desc *d)
-{
-    return (double)d->n * (double)d->h * (double)d->w * (double)d->c * (double)ckl_dtype_bytes(d->dtype);
-}
-
 /*
  * Cycles of storing a tile. Filters of NHWC that are no whole 16 bytes go through shared memory: 5 to 31 of 128 of
  * 17x17 take 11.1 us, 3 to 1 of 96x96 63; where CTAs share them, or of more than 8 channels, 20 to 88 a filter. In NCHW
@@ -222,7 +217,8 @@ static plan_cost cost_stem(const void *desc, const ckl_device_info *device, cons
     const double cycles = (wide ? wide_cycles : cycles_of)(c, &s, d->k), once = filter_cycles(c, &s);
     const double turns = fmax(1, tiles_of(d, c) * (double)filter_tiles(d, c) / device->sm_count); // tiles of an SM
     const double us = (turns * cycles + (turns - 1) * shared_cycles(c, &s)) / HERTZ * 1e6,
-                 bytes = (bytes_of_y(d) + (wide ? bytes_of_x(d) : 0)) / MEMORY;
+                 of_x = (double)d->n * (double)d->h * (double)d->w * (double)d->c * (double)ckl_dtype_bytes(d->dtype),
+                 bytes = (bytes_of_y(d) + (wide ? of_x : 0)) / MEMORY;
     return (plan_cost){ START + (wide ? WIDE : 0) - (c->channels == UNIT ? EIGHT : 0) + once / HERTZ * 1e6 +
                             fmax(us, bytes),
                         us > bytes ? "gathering" : "memory" };

@@ -15,11 +15,6 @@ tiled_mma conv_mma_of(ckl_dtype dtype, int n)
     return make_tiled_mma(atom, 1, 1);
 }
 
-val conv_tiles_along(val size, int box)
-{
-    return div(add(conv_number(size), imm(box - 1)), imm(box));
-}
-
 tensor conv_spans(const char *name, ckl_dtype dtype, int rows, int spans, int stages, tensor *sSpans)
 {
     enum { SPAN = CONV_SM90_SPAN };

@@ -27,11 +27,6 @@ typedef struct patch_source {
     val there, offset, column;
 } patch_source;
 
-static val number(val x)
-{
-    return convert(I32, x);
-}
-
 static patch_column column_at(const conv_values *p, bool of_dy, val at)
 {
     patch_column c;
@@ -71,8 +66,8 @@ static void next_column(const conv_values *p, bool of_dy, patch_column *c)
  */
 static val joined(const conv_values *p, bool of_dy, int mode, val pixel, val tap)
 {
-    val far = sub(mul(number(tap), number(p->dilation[mode])), number(p->pad[mode]));
-    return of_dy ? sub(number(pixel), far) : add(mul(number(pixel), number(p->step[mode])), far);
+    val far = sub(mul(conv_signed(tap), conv_signed(p->dilation[mode])), conv_signed(p->pad[mode]));
+    return of_dy ? sub(conv_signed(pixel), far) : add(mul(conv_signed(pixel), conv_signed(p->step[mode])), far);
 }
 
 static patch_source source_of(const conv_values *p, bool of_dy, val h, val w, const patch_column *c)
@@ -80,7 +75,7 @@ static patch_source source_of(const conv_values *p, bool of_dy, val h, val w, co
     val row = joined(p, of_dy, 1, h, c->row), there = lt(convert(U32, row), conv_number(p->x_size[1]));
     there = logical_and(there, lt(c->channel, conv_number(p->c)));
     there = logical_and(there, lt(c->row, conv_number(p->filter[1])));
-    val offset = add(mul(row, number(p->x[2])), mul(number(c->channel), number(p->x[4])));
+    val offset = add(mul(row, conv_signed(p->x[2])), mul(conv_signed(c->channel), conv_signed(p->x[4])));
     return (patch_source){ there, offset, joined(p, of_dy, 2, w, c->column) };
 }
 
@@ -106,10 +101,10 @@ void conv_write_patches(ckl_dtype dtype, bool of_dy)
     tensor rX = fragment(dtype, compact(shape(VECTOR, PIXELS)));
     UNROLL(i, PIXELS)
         for (int e = 0; e < VECTOR; e++) {
-            val at = add(from[e].column, of_dy ? imm(i) : mul(imm(i), number(p.step[2])));
+            val at = add(from[e].column, of_dy ? imm(i) : mul(imm(i), conv_signed(p.step[2])));
             val x = variable(dtype, conv_zero(dtype));
             IF(logical_and(from[e].there, lt(convert(U32, at), conv_number(p.x_size[2]))))
-                assign(x, at(gX, add(from[e].offset, mul(at, number(p.x[3])))));
+                assign(x, at(gX, add(from[e].offset, mul(at, conv_signed(p.x[3])))));
             set(rX, coord(e, i), x);
         }
     val row = add(mul(convert(I64, add(mul(n, conv_number(p.y_size[1])), h)), convert(I64, width)), convert(I64, w));
