@@ -290,16 +290,15 @@ static void take_lines(const groupnorm_search *s, groupnorm_config *c)
  * As few slices of a bundle as there may be, but a CTA for each SM, and as many as run if they have some bytes: each of
  * them merges what all of its bundle have found. Forward, of nhwc, where registers hold a fourth of a slice and there
  * are more CTAs than run at once, as many as fill the last turn: 4x2384x8x384 f16 of single channels 41.4 us by 608
- * CTAs, 38.6 by 760. True: there are no others, or those of two bundles run at once; forward, of parts of pixels, three.
+ * CTAs, 38.6 by 760. True: there are no others, or those of two bundles run at once.
  */
 static bool fit_held(const groupnorm_search *s, groupnorm_config *c)
 {
-    enum { TRIES = 24, AT_ONCE = 2, AT_ONCE_PARTS = 3, IN_REGISTERS = 4 };
+    enum { TRIES = 24, AT_ONCE = 2, IN_REGISTERS = 4 };
     enum { BYTES_WORTH = 40 << 10 }; // 1x512x128x56 bf16 of single channels 9.0 us by 184 CTAs, 11.2 by 360
     const bool forward = s->d->direction == CKL_DIRECTION_FORWARD, nhwc = s->d->layout == CKL_IMAGE_NHWC;
-    const bool parts = forward && nhwc && c->bundle < s->d->groups; // of pixels
     const int64_t sms = s->device->sm_count, resident = groupnorm_held_ctas(s, c) * sms;
-    const int64_t bundles = groupnorm_bundles(s->d, c), most = resident / (parts ? AT_ONCE_PARTS : AT_ONCE);
+    const int64_t bundles = groupnorm_bundles(s->d, c), most = resident / AT_ONCE;
     const int64_t bytes = (forward ? 1 : 2) * c->bundle * pixel_bytes(s->d) * s->d->h * s->d->w;
     const int64_t worth = ceil_div(max_i64(sms, bytes * bundles / BYTES_WORTH), bundles);
     int64_t slices = max_i64(ceil_div(bytes, 3 * held_bytes(s, c) / 2), min_i64(resident / bundles, worth));
@@ -329,12 +328,12 @@ static bool merges_much(const groupnorm_search *s, const groupnorm_config *c)
     return 2 * 4 * GROUPNORM_ENTRY * c->bundle * entries > groupnorm_slice_bytes(c);
 }
 
-/* Is there a config of CTAs, or of smaller clusters than that, where pixels are not folded? */
+/* Is there a config of CTAs, or of smaller clusters than that? */
 static bool fits_cluster(const groupnorm_search *s, int cluster, const groupnorm_config *c)
 {
     const groupnorm_search whole = { s->d, s->device, GROUPNORM_CLUSTER, THREADS_MAX, 0, false };
     groupnorm_config other = *c;
-    return choose_bundles(&whole, &other) && other.cluster < (other.fold == 1 ? cluster : CLUSTER_MAX);
+    return choose_bundles(&whole, &other) && other.cluster < cluster;
 }
 
 /*
