@@ -79,7 +79,7 @@ static int tensors(const void *desc, plan_tensor *t)
 
 /* Of the workspace: entries of split slices, what is merged of them, counters, and partial sums of gradients. */
 typedef struct workspace_parts {
-    int64_t merged, counters, partial, bytes; // offsets; entries come first
+    int64_t early, merged, counters, arrived, partial, bytes; // offsets; entries come first
 } workspace_parts;
 
 static workspace_parts workspace_of(const ckl_plan *plan, groupnorm_slicing slicing)
@@ -90,13 +90,15 @@ static workspace_parts workspace_of(const ckl_plan *plan, groupnorm_slicing slic
     const bool meets = slicing != GROUPNORM_CLUSTER; // in memory
     const int64_t ranges = groupnorm_ranges(d, plan->config, slicing);
     const bool sums = d->direction == CKL_DIRECTION_BACKWARD && d->affine && elements_of(d) > 0;
+    const int64_t early = groupnorm_early_entries(c, slices);
     workspace_parts w = { 0 };
-    w.merged = meets ? 4 * strips * groupnorm_entry_words(c, slices) : 0;
+    w.early = meets ? 4 * strips * groupnorm_entry_words(c, slices) : 0;
+    w.merged = w.early + (early ? 4 * strips * groupnorm_entry_words(c, early) : 0);
     w.counters = w.merged + (slicing == GROUPNORM_SPLIT ? 4 * GROUPNORM_ENTRY * d->n * d->groups : 0);
-    const int64_t counters = slicing == GROUPNORM_SPLIT  ? two_pass_counter_bytes(strips)
-                             : slicing == GROUPNORM_HELD ? one_pass_counter_bytes(strips, slices)
-                                                         : 0;
-    w.partial = round_up(w.counters + counters, PLAN_WORKSPACE_ALIGNMENT);
+    w.arrived = w.counters + (slicing == GROUPNORM_SPLIT  ? two_pass_counter_bytes(strips)
+                              : slicing == GROUPNORM_HELD ? one_pass_counter_bytes(strips, slices)
+                                                          : 0);
+    w.partial = round_up(w.arrived + 4 * strips * early, PLAN_WORKSPACE_ALIGNMENT);
     w.bytes = w.partial + (sums ? 4 * GROUPNORM_KINDS * d->n * d->c * ranges : 0);
     return w;
 }
@@ -125,8 +127,10 @@ static groupnorm_params params_for(const ckl_plan *plan, const ckl_groupnorm_arg
                                .mean = a->mean,
                                .rstd = a->rstd,
                                .entries = workspace,
+                               .early = workspace ? workspace + w.early : NULL,
                                .merged = workspace ? workspace + w.merged : NULL,
                                .counters = workspace ? workspace + w.counters : NULL,
+                               .arrived = workspace ? workspace + w.arrived : NULL,
                                .partial = workspace ? workspace + w.partial : NULL,
                                .strips = slicing == GROUPNORM_CLUSTER ? 0 : (uint32_t)groupnorm_bundles(d, c),
                                .lines = elements_of(d) ? d->n * ranges : 0,

@@ -26,6 +26,9 @@ static ckl_status admit_threads(const char *what, const ckl_device_info *device,
         FAIL(CKL_INVALID, "%s: loading=%d is for slices that are held", what, c->loading);
     if (c->alone && (slicing != GROUPNORM_HELD || c->vec * dtype_bytes(c->dtype) < GROUPNORM_VECTOR_BYTES))
         FAIL(CKL_INVALID, "%s: alone=1 is for held slices of vectors of %d bytes", what, GROUPNORM_VECTOR_BYTES);
+    if (c->early && (slicing == GROUPNORM_CLUSTER || c->parts > 1 || c->ragged))
+        FAIL(CKL_INVALID, "%s: early=%d is for slices of whole vectors of all channels that meet in memory", what,
+             c->early);
     return CKL_OK;
 }
 
@@ -72,6 +75,9 @@ static ckl_status admit_layout(const char *what, const ckl_groupnorm_desc *d, gr
     if (c->kept < 0 || c->kept > GROUPNORM_KEPT_MAX || (c->kept && !keeps))
         FAIL(CKL_INVALID, "%s: kept=%d is for slices read once by vectors of 16 bytes, all but %d of a thread", what,
              c->kept, GROUPNORM_STAGED_MIN);
+    if (c->early < 0 || c->early % groupnorm_lanes_of_group(c))
+        FAIL(CKL_INVALID, "%s: early=%d is no multiple of %d, the lanes of a group", what, c->early,
+             groupnorm_lanes_of_group(c));
     return CKL_OK;
 }
 

@@ -24,7 +24,7 @@ enum {
     SPLIT_THREADS = 1024,      // of an SM, backward: 64 registers each; of 16 bits 80
     SPLIT_THREADS_HALF = 768,
     AGAIN_BYTES = 75 << 10, // of a slice that is read again: few CTAs, each of which begins, is counted and waits
-    ENTRIES_OF_LANE = 12,   // to merge, of CTAs of more threads than registers want
+    ENTRIES_OF_LANE = 12,   // held: as they are 0.84 of the time of early ones where a lane has six, 1.13 where 25
     RAGGED_BYTES = 4,       // wider vectors are taken whole
     RAGGED_VECTORS = 6      // of a channel that are worth its ends
 };
@@ -216,6 +216,25 @@ static bool fold_pixels(const groupnorm_search *s, groupnorm_config *c)
     return false;
 }
 
+static int64_t entries_of_lane(const groupnorm_search *s, const groupnorm_config *c)
+{
+    return ceil_div(groupnorm_slices(s->d, c, s->slicing), groupnorm_lanes_of_group(c));
+}
+
+/*
+ * Where entries of slices are more than the lanes of a group have at once: how many become one early, so that about as
+ * many are left.
+ */
+static int early_slices(const groupnorm_search *s, const groupnorm_config *c)
+{
+    enum { AT_ONCE = 4, ALONE = 8 };
+    const int lanes = groupnorm_lanes_of_group(c);
+    const int64_t slices = groupnorm_slices(s->d, c, s->slicing);
+    if (c->parts > 1 || c->ragged || entries_of_lane(s, c) <= AT_ONCE)
+        return 0;
+    return (int)max_i64(lanes > 1 ? AT_ONCE * lanes : ALONE, round_up((int64_t)sqrt((double)slices), lanes));
+}
+
 /*
  * Bundles of nhwc are pixels, so that L2 looks up lines, not sectors: gradients of 8x64x415x415 f16 332 us by 32 bytes
  * of a pixel, 240 by 64, 223 by all 128.
@@ -228,7 +247,9 @@ static bool choose_slices(groupnorm_search *s, groupnorm_config *c)
         const int bundle = whole && d->layout == CKL_IMAGE_NHWC ? (int)d->groups : bundle_for(d, PIXEL_BYTES);
         set_bundle(s, bundle, c);
     }
-    return choose_slice(s, c);
+    const bool chosen = choose_slice(s, c);
+    c->early = chosen ? early_slices(s, c) : 0;
+    return chosen;
 }
 
 /*
@@ -267,18 +288,17 @@ static void take_lines(const groupnorm_search *s, groupnorm_config *c)
 
 /*
  * As few slices of a bundle as there may be, but a CTA for each SM, and as many as run if they have some bytes: each of
- * them merges what all of its bundle have found. Where there are more CTAs than run at once, as many as fill the last
- * turn: 4x2384x8x384 f16 of single channels 41.0 us by 608 CTAs, 38.3 by 760. True: there are no others, or those of
- * two bundles run at once; forward, of parts of pixels, three.
+ * them merges what all of its bundle have found. Forward, of nhwc, where registers hold a fourth of a slice and there
+ * are more CTAs than run at once, as many as fill the last turn: 4x2384x8x384 f16 of single channels 41.4 us by 608
+ * CTAs, 38.6 by 760. True: there are no others, or those of two bundles run at once.
  */
 static bool fit_held(const groupnorm_search *s, groupnorm_config *c)
 {
-    enum { TRIES = 24, AT_ONCE = 2, AT_ONCE_PARTS = 3 };
+    enum { TRIES = 24, AT_ONCE = 2, IN_REGISTERS = 4 };
     enum { BYTES_WORTH = 40 << 10 }; // 1x512x128x56 bf16 of single channels 9.0 us by 184 CTAs, 11.2 by 360
-    const bool forward = s->d->direction == CKL_DIRECTION_FORWARD;
-    const bool parts = forward && s->d->layout == CKL_IMAGE_NHWC && c->bundle < s->d->groups; // of pixels
+    const bool forward = s->d->direction == CKL_DIRECTION_FORWARD, nhwc = s->d->layout == CKL_IMAGE_NHWC;
     const int64_t sms = s->device->sm_count, resident = groupnorm_held_ctas(s, c) * sms;
-    const int64_t bundles = groupnorm_bundles(s->d, c), most = resident / (parts ? AT_ONCE_PARTS : AT_ONCE);
+    const int64_t bundles = groupnorm_bundles(s->d, c), most = resident / AT_ONCE;
     const int64_t bytes = (forward ? 1 : 2) * c->bundle * pixel_bytes(s->d) * s->d->h * s->d->w;
     const int64_t worth = ceil_div(max_i64(sms, bytes * bundles / BYTES_WORTH), bundles);
     int64_t slices = max_i64(ceil_div(bytes, 3 * held_bytes(s, c) / 2), min_i64(resident / bundles, worth));
@@ -291,33 +311,34 @@ static bool fit_held(const groupnorm_search *s, groupnorm_config *c)
     c->loading = bundles * slices > resident ? (int)sms * 3 / 4 : 0;
     const int64_t full = min_i64(ceil_div(bundles * slices, resident) * resident / bundles, most);
     groupnorm_config even = *c;
-    if (c->loading && full > slices &&
-        groupnorm_share_slices(s, full, groupnorm_parts_of(s, full, c), held_bytes(s, c), &even))
+    if (forward && nhwc && c->loading && IN_REGISTERS * c->kept >= c->steps && full > slices &&
+        groupnorm_share_slices(s, full, 1, held_bytes(s, c), &even))
         *c = even;
     return !c->loading || groupnorm_slices(s->d, c, GROUPNORM_HELD) <= most;
 }
 
 /*
- * Has a CTA entries to merge that are more than two slices? Rather one CTA of the bundle merges them, and slices are
- * read again.
+ * Has a CTA entries to merge that are more than half of its slice? Rather one CTA of the bundle merges them, and slices
+ * are read again.
  */
 static bool merges_much(const groupnorm_search *s, const groupnorm_config *c)
 {
     const int64_t slices = groupnorm_slices(s->d, c, s->slicing);
-    return 4 * GROUPNORM_ENTRY * c->bundle * slices > 2 * groupnorm_slice_bytes(c);
+    const int64_t entries = c->early ? groupnorm_early_entries(c, slices) : slices;
+    return 2 * 4 * GROUPNORM_ENTRY * c->bundle * entries > groupnorm_slice_bytes(c);
 }
 
-/* Is there a config of CTAs, or of smaller clusters than that, where pixels are not folded? */
+/* Is there a config of CTAs, or of smaller clusters than that? */
 static bool fits_cluster(const groupnorm_search *s, int cluster, const groupnorm_config *c)
 {
     const groupnorm_search whole = { s->d, s->device, GROUPNORM_CLUSTER, THREADS_MAX, 0, false };
     groupnorm_config other = *c;
-    return choose_bundles(&whole, &other) && other.cluster < (other.fold == 1 ? cluster : CLUSTER_MAX);
+    return choose_bundles(&whole, &other) && other.cluster < cluster;
 }
 
 /*
  * Bundles of lines of pixels, or of folded pixels, and slices of them that are held. Where all run at once nothing
- * overlaps what few threads do, so there are more, unless a lane has many entries to merge: 16x320x64x64 f16 34.8 us by
+ * overlaps what few threads do, so there are more, unless entries would be merged early: 16x320x64x64 f16 34.8 us by
  * 128, 30.6 by 256.
  */
 static bool hold_lines(const groupnorm_search *s, groupnorm_config *c)
@@ -334,8 +355,7 @@ static bool hold_lines(const groupnorm_search *s, groupnorm_config *c)
     groupnorm_config wide = *c;
     if (!fit_held(&any, c))
         return false;
-    if (forward && !c->loading && c->kept > 0 && fit_held(&many, &wide) &&
-        groupnorm_slices(s->d, &wide, s->slicing) <= (int64_t)ENTRIES_OF_LANE * groupnorm_lanes_of_group(&wide))
+    if (forward && !c->loading && c->kept > 0 && fit_held(&many, &wide) && entries_of_lane(s, &wide) <= ENTRIES_OF_LANE)
         *c = wide;
     return true;
 }
@@ -360,6 +380,8 @@ static bool choose_held(const groupnorm_search *s, groupnorm_config *c)
         return false;
     // what is beside a line is the next bundle's, which comes a strip later
     c->alone = nhwc && c->bundle < d->groups && c->vec * dtype_bytes(c->dtype) == GROUPNORM_VECTOR_BYTES;
+    if (entries_of_lane(s, c) > ENTRIES_OF_LANE || merges_much(s, c))
+        c->early = early_slices(s, c);
     return !merges_much(s, c);
 }
 

@@ -41,6 +41,7 @@
     X(owner, int, ctas_per_sm, "0", "0 1 2 3 4 6 8", "CTAs for which an SM has registers; 0: no matter")       \
     X(owner, int, loading, "0", "0 132 264", "held: CTAs that load at once; 0: all")                           \
     X(owner, bool, alone, "0", "0 1", "held: loads fill L2 with no more than they read")                       \
+    X(owner, int, early, "0", "", "slices side by side whose entries become one before all meet; 0: none")     \
     X(owner, bool, prefetch, "0", "0 1", "forward: L2 is asked for slices while the kernel before may run")
 
 #define GROUPNORM_PARAMS(X, owner) \
@@ -61,9 +62,11 @@
     X(owner, pointer, mean)        \
     X(owner, pointer, rstd)        \
     X(owner, pointer, entries)     \
+    X(owner, pointer, early)       \
     X(owner, pointer, merged)      \
     X(owner, pointer, partial)     \
     X(owner, pointer, counters)    \
+    X(owner, pointer, arrived)     \
     X(owner, u32, strips)          \
     X(owner, u32, lag)             \
     X(owner, i64, lines)           \
@@ -79,9 +82,11 @@
  *     reciprocal                 of the elements of a group
  *     y                          or dx
  *     mean, rstd                 (GROUPS,IMAGES)
- *     entries, merged            workspace: (LANES,BUNDLE,GROUPNORM_ENTRY,BLOCKS,BUNDLES), (GROUPNORM_ENTRY,GROUPS)
+ *     entries, early, merged     workspace: (LANES,BUNDLE,GROUPNORM_ENTRY,BLOCKS,BUNDLES), the same of early ones,
+ *                                (GROUPNORM_ENTRY,GROUPS)
  *     partial                    workspace: (C,KINDS,RANGES,IMAGES)
  *     counters, strips, lag      of split slices (two_pass.h): strips are the bundles of all images, chunks are slices
+ *     arrived                    slices of each early entry that have been stored
  *     lines                      of partial
  */
 KERNEL_PARAMS(groupnorm, GROUPNORM_PARAMS);
@@ -240,6 +245,12 @@ static inline int groupnorm_block_words(const groupnorm_config *c)
 static inline int64_t groupnorm_entry_words(const groupnorm_config *c, int64_t slices)
 {
     return GROUPNORM_ENTRY * groupnorm_block_words(c) * ceil_div(slices, groupnorm_lanes_of_group(c));
+}
+
+/* Early entries of a bundle with so many slices. */
+static inline int64_t groupnorm_early_entries(const groupnorm_config *c, int64_t slices)
+{
+    return c->early ? ceil_div(slices, c->early) : 0;
 }
 
 /* Elements of a slice of one tensor in shared memory: vectors, then the ends of each column. */

@@ -94,16 +94,16 @@ static void publish(const groupnorm_kernel *k, groupnorm_state all, val saves)
         k->does->save(k, saves);
 }
 
-/* How many elements of a group are in slice `number`: f32. */
-static val elements_of(const groupnorm_slice *s, val number)
+/* How many elements of a group are in `slices` slices that follow each other, entry `number` of such: f32. */
+static val elements_of(const groupnorm_slice *s, val number, int slices)
 {
     const groupnorm_config *cfg = s->cfg;
     const int channels = cfg->channels / cfg->parts;
     const int per_unit = groupnorm_is_nchw(s) ? channels * cfg->vec : channels * cfg->fold;
-    const val begin = mul(groupnorm_range_of(s, number), s->a.range);
+    const val range = mul(s->a.range, imm(slices)), begin = mul(groupnorm_range_of(s, number), range);
     if (cfg->ragged)
         return mul(convert(F32, groupnorm_elements_from(s, begin)), immf(channels));
-    val units = max(min(s->a.range, sub(s->a.units, begin)), imm_as(I32, 0));
+    val units = max(min(range, sub(s->a.units, begin)), imm_as(I32, 0));
     return mul(convert(F32, units), immf(per_unit));
 }
 
@@ -146,7 +146,7 @@ static groupnorm_state merge_peers(const groupnorm_kernel *k, tensor sPeers)
     for (int i = 0; i < n; i++) {
         const val rank = add(groupnorm_lane_of_group(&k->s), imm(lanes * i)), inside = lt(rank, imm(cfg->cluster));
         const tensor sStates = slice(sPeers, _, _, group); // (WORDS,CLUSTER)
-        m[i] = groupnorm_state_at(inside, elements_of(&k->s, rank), k->does->words, sStates, rank);
+        m[i] = groupnorm_state_at(inside, elements_of(&k->s, rank, 1), k->does->words, sStates, rank);
     }
     return k->does->merge(&k->s, m, n);
 }
@@ -180,18 +180,35 @@ static void describe_cluster(groupnorm_kernel *k, const groupnorm_config *cfg, b
 
 /* Entries */
 
+/* In the workspace, `count` entries for each group of a bundle: of `slices` each. */
+typedef struct entries {
+    val pointer, count; // count: i32
+    int slices;
+} entries;
+
+static entries entries_of_slices(const groupnorm_slice *s)
+{
+    return (entries){ s->a.entries, s->a.slices, 1 };
+}
+
+static entries early_entries(const groupnorm_slice *s)
+{
+    return (entries){ s->a.early, div_up(s->a.slices, s->cfg->early), s->cfg->early };
+}
+
 /* The lane's entry in a block: the index of its first word. */
-static val entry_at(const groupnorm_slice *s, val block)
+static val entry_at(const groupnorm_slice *s, const entries *e, val block)
 {
     const int words = groupnorm_block_words(s->cfg);
-    const val blocks = div_up(s->a.slices, groupnorm_lanes_of_group(s->cfg));
+    const val blocks = div_up(e->count, groupnorm_lanes_of_group(s->cfg));
     const val number = add(mul(s->bundle, convert(I64, blocks)), convert(I64, block));
     const val place = min(convert(I32, thread()), imm(words - 1));
     return add(mul(number, imm64((int64_t)GROUPNORM_ENTRY * words)), convert(I64, place));
 }
 
-/* The lane's entries in n blocks from `block` on; of no values where there is none. */
-static void load_entries(const groupnorm_slice *s, val block, int n, int words, groupnorm_state *of)
+/* The lane's entries in n blocks from `block` on, of those before `end`; of no values where there is none. */
+static void load_entries(const groupnorm_slice *s, const entries *e, val block, val end, int n, int words,
+                         groupnorm_state *of)
 {
     const int lanes = groupnorm_lanes_of_group(s->cfg), stride = groupnorm_block_words(s->cfg);
     for (int i = 0; i < n; i++) {
@@ -199,41 +216,41 @@ static void load_entries(const groupnorm_slice *s, val block, int n, int words, 
         of[i].count = variable(F32, immf(0));
         for (int w = 0; w < words; w++)
             of[i].of[w] = variable(F32, immf(0));
-        IF(lt(number, s->a.slices)) {
-            const val entry = entry_at(s, here);
-            assign(of[i].count, elements_of(s, number));
+        IF(lt(number, end)) {
+            const val entry = entry_at(s, e, here);
+            assign(of[i].count, elements_of(s, number, e->slices));
             for (int w = 0; w < words; w++)
-                assign(of[i].of[w], groupnorm_read(s->a.entries, add(entry, imm(w * stride))));
+                assign(of[i].of[w], groupnorm_read(e->pointer, add(entry, imm(w * stride))));
         }
     }
 }
 
-/* The lanes of each group store `count` values as the entry of this slice. */
-static void store_words(const groupnorm_slice *s, int count, const val *values)
+/* The lanes of each group store `count` values as entry `number`. */
+static void store_words(const groupnorm_slice *s, const entries *e, val number, int count, const val *values)
 {
     const int lanes = groupnorm_lanes_of_group(s->cfg), stride = groupnorm_block_words(s->cfg);
-    const val own = eq(groupnorm_lane_of_group(s), rem(s->rank, imm(lanes)));
+    const val own = eq(groupnorm_lane_of_group(s), rem(number, imm(lanes)));
     IF(logical_and(lt(groupnorm_group_of_lane(s), groupnorm_groups(s)), own)) {
-        const val entry = entry_at(s, div(s->rank, imm(lanes)));
+        const val entry = entry_at(s, e, div(number, imm(lanes)));
         for (int w = 0; w < count; w++)
-            groupnorm_write(s->a.entries, add(entry, imm(w * stride)), values[w]);
+            groupnorm_write(e->pointer, add(entry, imm(w * stride)), values[w]);
     }
 }
 
 /*
- * What every slice of the bundle has found: some entries for each lane at once; the first lane of a group also has what
- * is merged already.
+ * Entries first..end-1 of the lane's group, whole blocks, some for each lane at once; its first one also has what is
+ * merged already.
  */
-static groupnorm_state merge_all(const groupnorm_kernel *k, int at_once)
+static groupnorm_state merge_entries(const groupnorm_kernel *k, const entries *e, val first, val end, int at_once)
 {
     const int lanes = groupnorm_lanes_of_group(k->s.cfg), words = k->does->words;
     const val is_first = eq(groupnorm_lane_of_group(&k->s), imm(0)), none = immf(0);
     groupnorm_state all = { .count = variable(F32, none) };
     for (int w = 0; w < words; w++)
         all.of[w] = variable(F32, none);
-    LOOP_FROM(block, imm_as(I32, 0), div_up(k->s.a.slices, lanes), imm(at_once)) {
+    LOOP_FROM(block, div(first, imm(lanes)), div_up(end, lanes), imm(at_once)) {
         groupnorm_state m[at_once + 1];
-        load_entries(&k->s, block, at_once, words, m);
+        load_entries(&k->s, e, block, end, at_once, words, m);
         m[at_once].count = select(is_first, all.count, none);
         for (int w = 0; w < words; w++)
             m[at_once].of[w] = select(is_first, all.of[w], none);
@@ -245,11 +262,35 @@ static groupnorm_state merge_all(const groupnorm_kernel *k, int at_once)
     return all;
 }
 
+/* What every slice of the bundle has found: early entries, if there are any. */
+static groupnorm_state merge_all(const groupnorm_kernel *k, int at_once)
+{
+    const entries e = k->s.cfg->early ? early_entries(&k->s) : entries_of_slices(&k->s);
+    return merge_entries(k, &e, imm_as(I32, 0), e.count, at_once);
+}
+
+/* Entries of neighbouring slices become one, by the CTA that stores the last of them. */
+static void merge_early(const groupnorm_kernel *k)
+{
+    const groupnorm_slice *s = &k->s;
+    const int slices = s->cfg->early;
+    const entries e = entries_of_slices(s), early = early_entries(s);
+    const val number = div(s->rank, imm(slices)), before = mul(number, imm(slices));
+    const val end = min(add(before, imm(slices)), s->a.slices);
+    const val part = add(mul(s->bundle, convert(I64, early.count)), convert(I64, number));
+    IF(is_last_cta(counter_at(s->a.arrived, part), convert(U32, sub(end, before))))
+        IF(groupnorm_merges(s))
+            store_words(s, &early, number, k->does->words, merge_entries(k, &e, before, end, k->does->at_once).of);
+}
+
 static void store_entry(groupnorm_kernel *k)
 {
+    const entries e = entries_of_slices(&k->s);
     add_up(k);
     IF(groupnorm_merges(&k->s))
-        store_words(&k->s, k->does->words, k->does->found(k).of);
+        store_words(&k->s, &e, k->s.rank, k->does->words, k->does->found(k).of);
+    if (k->s.cfg->early)
+        merge_early(k);
 }
 
 /* Slices that are read again */

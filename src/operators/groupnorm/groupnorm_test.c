@@ -224,7 +224,7 @@ static const char *const cases[] = {
     "n=3 c=40 h=16 w=9 groups=40 layout=nhwc dtype=bf16 direction=backward fill=hard impl=backward_held "
     "config='dtype=bf16 layout=nhwc channels=1 bundle=16 cut_short=1 threads=64 column_threads=32 vec=8 steps=2'",
     "n=1 c=40 h=96 w=32 groups=40 layout=nhwc dtype=bf16 direction=backward impl=backward_held config='dtype=bf16 "
-    "layout=nhwc channels=1 bundle=32 cut_short=1 threads=64 column_threads=16 vec=8 steps=2' # 96 slices",
+    "layout=nhwc channels=1 bundle=32 cut_short=1 threads=64 column_threads=16 vec=8 steps=2 early=8' # 96 slices",
     "n=2 c=76 h=16 w=9 groups=4 layout=nhwc fill=hard impl=forward_held config='layout=nhwc channels=19 bundle=4 "
     "threads=64 column_threads=3 vec=4 steps=8' # vectors of two groups of many channels",
     "n=2 c=6 h=37 w=29 groups=2 dtype=f16 direction=backward fill=hard impl=backward_split config='dtype=f16 "
@@ -261,7 +261,7 @@ static const char *const cases[] = {
     "n=1 c=127 h=24 w=16 groups=127 layout=nhwc fill=hard impl=forward",
     "n=1 c=127 h=48 w=16 groups=127 layout=nhwc fill=hard impl=forward_split # folded, of more than 64 groups",
     "n=2 c=107 h=30 w=32 groups=107 layout=nhwc dtype=bf16 direction=backward fill=uniform impl=backward_split",
-    "n=2 c=136 h=37 w=24 groups=136 layout=nhwc fill=hard impl=forward_split # whole pixels",
+    "n=2 c=136 h=37 w=24 groups=136 layout=nhwc fill=hard impl=forward_split # whole pixels, entries merged early",
     "n=2 c=64 h=67 w=67 groups=32 layout=nhwc dtype=f16 direction=backward fill=uniform impl=backward_split",
     "n=2 c=231 h=8 w=9 groups=33 layout=nhwc dtype=bf16 fill=hard impl=forward # more channels than vectors of a group",
     "n=2 c=231 h=8 w=9 groups=33 layout=nhwc dtype=bf16 direction=backward fill=uniform impl=backward",
@@ -280,12 +280,16 @@ static const char *const cases[] = {
     "channels=1 bundle=64 vec=8 threads=64 column_threads=8 steps=4' # each lane merges 50 slices",
     "n=2 c=64 h=48 w=33 groups=64 layout=nhwc dtype=f16 fill=uniform direction=backward impl=backward_held "
     "config='dtype=f16 layout=nhwc channels=1 bundle=64 vec=8 threads=64 column_threads=8 steps=4'",
+    "n=2 c=64 h=48 w=33 groups=64 layout=nhwc dtype=f16 fill=hard impl=forward_held config='dtype=f16 layout=nhwc "
+    "channels=1 bundle=64 vec=8 threads=64 column_threads=8 steps=4 early=8' # entries of eight slices become one",
+    "n=2 c=64 h=48 w=33 groups=64 layout=nhwc dtype=f16 fill=uniform direction=backward impl=backward_held "
+    "config='dtype=f16 layout=nhwc channels=1 bundle=64 vec=8 threads=64 column_threads=8 steps=4 early=8'",
     "n=1 c=64 h=7 w=13 groups=64 layout=nhwc dtype=f16 impl=forward_held config='dtype=f16 layout=nhwc channels=1 "
-    "bundle=64 vec=8 threads=64 column_threads=8 steps=1' # so few that a quick run repeats it: counters",
+    "bundle=64 vec=8 threads=64 column_threads=8 steps=1 early=8' # so few that a quick run repeats it: early counters",
     "n=1 c=64 h=7 w=13 groups=64 layout=nhwc dtype=f16 direction=backward impl=backward_held config='dtype=f16 "
-    "layout=nhwc channels=1 bundle=64 vec=8 threads=64 column_threads=8 steps=1'",
+    "layout=nhwc channels=1 bundle=64 vec=8 threads=64 column_threads=8 steps=1 early=8'",
     "n=2 c=79 h=23 w=128 groups=79 layout=nhwc fill=hard impl=forward_held config='layout=nhwc channels=1 bundle=79 "
-    "fold=4 vec=4 threads=256 column_threads=3 steps=3' # of folded pixels",
+    "fold=4 vec=4 threads=256 column_threads=3 steps=3 early=8' # of folded pixels",
     "n=2 c=75 h=16 w=16 groups=1 dtype=f16 direction=backward fill=uniform impl=backward_held config='dtype=f16 "
     "channels=75 parts=75 vec=8 threads=64 column_threads=32 steps=1'",
     "n=9 c=40 h=32 w=33 groups=8 layout=nhwc direction=backward fill=uniform impl=backward_split config='layout=nhwc "
@@ -309,11 +313,12 @@ static const char *const cases[] = {
     "threads=64 column_threads=4 steps=8' # folded, though vectors are of one group each",
     "n=3 c=174 h=8 w=9 groups=58 layout=nhwc dtype=f16 fill=hard # three channels a group",
     "n=1 c=265 h=16 w=33 groups=265 layout=nhwc dtype=f16 fill=hard impl=forward_held config='dtype=f16 layout=nhwc "
-    "channels=1 bundle=265 fold=8 vec=8 threads=288 column_threads=1 steps=1' # a lane merges 66 slices",
+    "channels=1 bundle=265 fold=8 vec=8 threads=288 column_threads=1 steps=1 early=12' # a lane merges twelve "
+    "slices early",
     "n=2 c=64 h=48 w=33 groups=64 layout=nhwc dtype=f16 fill=hard impl=forward_split config='dtype=f16 layout=nhwc "
-    "channels=1 bundle=64 vec=8 threads=64 column_threads=8 steps=4'",
+    "channels=1 bundle=64 vec=8 threads=64 column_threads=8 steps=4 early=12'",
     "n=2 c=64 h=48 w=33 groups=64 layout=nhwc dtype=f16 fill=uniform direction=backward impl=backward_split "
-    "config='dtype=f16 layout=nhwc channels=1 bundle=64 vec=8 threads=128 column_threads=16 steps=2'",
+    "config='dtype=f16 layout=nhwc channels=1 bundle=64 vec=8 threads=128 column_threads=16 steps=2 early=10'",
     "n=2 c=107 h=30 w=32 groups=107 layout=nhwc dtype=bf16 fill=hard misalign=1 impl=forward # lines take turns",
     "n=2 c=33 h=8 w=64 groups=11 layout=nhwc impl=forward config='layout=nhwc channels=3 fold=4 vec=4 bundle=11 "
     "threads=160 column_threads=4 steps=10 cluster=4'",
@@ -387,6 +392,9 @@ static const test_reject rejects[] = {
     { "impl=backward direction=backward config='prefetch=1'", CKL_INVALID,
       "prefetch=1 is for slices that are read once" },
     { "impl=forward config='ctas_per_sm=-1'", CKL_INVALID, "or ctas_per_sm=-1 less than 0" },
+    { "impl=forward_split config='channels=4 early=33'", CKL_INVALID, "early=33 is no multiple of 32" },
+    { "impl=forward_held config='channels=4 threads=64 column_threads=16 parts=2 early=2'", CKL_INVALID,
+      "early=2 is for slices of whole vectors" },
     { "impl=forward config='threads=64 column_threads=16 steps=3 kept=1'", CKL_INVALID,
       "kept=1 is for slices read once" },
     { "impl=forward_held config='channels=4 threads=64 column_threads=16 vec=4 steps=4 kept=2'", CKL_INVALID,

@@ -415,6 +415,6 @@ const implementation transpose_narrow_implementation = {
     .candidate = candidate_narrow,
     .is_trusted = plan_trusts_all,
     .cost = cost_narrow,
-    .rivals = { &transpose_sm80_implementation, &permute_boxes_implementation, &permute_gather_implementation },
+    .rivals = { &permute_boxes_implementation, &permute_gather_implementation },
     .params = &transpose_param_list,
 };

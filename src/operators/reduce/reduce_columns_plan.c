@@ -234,7 +234,7 @@ static plan_cost cost_columns(const void *desc, const ckl_device_info *device, c
     const int64_t bytes = dtype_bytes(c->kind.dtype), beside = c->vec * bytes + SECTOR_BYTES;
     const double again = ragged ? (double)(tiles_of(v, c) * beside) / (double)max_i64(v->rows * bytes, 1) : 0;
     const memory_work work = { .of = { .us = c->split == 1              ? 0.7
-                                             : reduce_columns_marked(c) ? 2.8
+                                             : reduce_columns_marked(c) ? 2.4
                                                                         : 2.4 + ROUND_US * reduce_columns_rounds(c),
                                        .wait_cycles = ragged ? SHIFTS : NO_SHIFTS,
                                        .bytes = 0.94 * (1 + OF_IDLE * idle + OF_AGAIN * again),
