@@ -333,14 +333,18 @@ static bool is_mean(const ckl_crossentropy_desc *d)
     return d->direction == CKL_DIRECTION_FORWARD && d->reduction == CKL_LOSS_MEAN;
 }
 
-enum { COUNTER_BYTES = 16 }; // losses lie behind it
+/* Of rows that flow; losses lie behind it. */
+static int64_t counter_bytes(const crossentropy_config *c)
+{
+    return c->flow.stages ? 16 : 0;
+}
 
 /* The rows' losses and counts, from the kernel of rows to that of the mean; the counter of rows that flow. */
 static int64_t workspace_bytes(const ckl_plan *plan)
 {
     const ckl_crossentropy_desc *d = plan->desc;
     const crossentropy_config *c = plan->config;
-    return COUNTER_BYTES * (c->flow.stages > 0) + (is_mean(d) ? 2 * d->rows * (int64_t)sizeof(float) : 0);
+    return counter_bytes(c) + (is_mean(d) ? 2 * d->rows * (int64_t)sizeof(float) : 0);
 }
 
 static ckl_status launch(const ckl_plan *plan, const void *args, ckl_stream stream)
@@ -351,7 +355,7 @@ static ckl_status launch(const ckl_plan *plan, const void *args, ckl_stream stre
     const bool aligned = is_aligned(d, &c->split, a);
     const bool flows = c->flow.stages && aligned; // as many CTAs as fit take the rows
     char *counter = plan_workspace(plan, a->workspace);
-    float *workspace = (float *)(counter + COUNTER_BYTES * (c->flow.stages > 0));
+    float *losses = is_mean(d) ? (float *)(counter + counter_bytes(c)) : NULL;
     const crossentropy_params params = {
         .rows = d->rows,
         .cols = d->cols,
@@ -369,8 +373,8 @@ static ckl_status launch(const ckl_plan *plan, const void *args, ckl_stream stre
         .weight_sum = a->weight_sum,
         .keep = 1 - d->smoothing,
         .spread = d->smoothing / (float)max_i64(d->cols, 1),
-        .losses = is_mean(d) ? workspace : a->loss,
-        .counts = is_mean(d) ? workspace + d->rows : NULL,
+        .losses = losses ? losses : a->loss,
+        .counts = losses ? losses + d->rows : NULL,
         .counter = counter,
     };
     const int64_t resident = min_i64(d->rows, plan->kernels[0].clusters_resident) * c->split.cluster;
