@@ -239,7 +239,7 @@ static plan_cost cost_row(const void *desc, const ckl_device_info *device, const
 
 /* Rows that flow */
 
-enum { FLOW_THREADS = 256, FLOW_STEPS = 4, FLOW_STAGES = 24, FLOW_CTAS = 2 };
+enum { FLOW_THREADS = 256, FLOW_STEPS = 4, FLOW_STAGES = 24 };
 
 /* Clusters of 1, 2, 4 ... CTAs, by chunks of 4, 3, 2 and 1 vectors a thread. */
 static bool candidate_pipeline(const void *desc, const ckl_device_info *device, int i, void *config)
@@ -269,7 +269,7 @@ static plan_cost cost_pipeline(const void *desc, const ckl_device_info *device, 
     const ckl_crossentropy_desc *d = desc;
     const crossentropy_config *c = config;
     const int cluster = c->split.cluster;
-    const int64_t clusters = max_i64(1, FLOW_CTAS * (int64_t)device->sm_count / cluster);
+    const int64_t clusters = max_i64(1, CROSSENTROPY_FLOW_CTAS * (int64_t)device->sm_count / cluster);
     const double bytes = (double)(d->cols * dtype_bytes(d->dtype)) / cluster;
     const double elements = (double)(c->flow.chunks * row_split_cols(&c->split)) / cluster;
     const double row = fmax(bytes / BYTES, elements / COMPUTED + (cluster > 1 ? REDUCE_CLUSTER : REDUCE));
