@@ -94,23 +94,6 @@ static void fit_tiles(const ckl_crossentropy_desc *d, row_split *s)
 }
 
 /*
- * CTAs of a row, forward: twice as many while each has a tile and that leaves a tenth fewer idle in the last turn of
- * all, if a quarter are. In us: 128x256000 bf16 20.6 by two, 27.0 by four, which are two turns; 577x151936 f32 91.5 by
- * one, 83.7 by two; 635x32000 f32, where a fifth is idle, 23.4 and 28.3. But 384x152064 bf16 32.4, 36.0 as chosen.
- */
-static void share_rows(const ckl_crossentropy_desc *d, const ckl_device_info *device, row_split *s)
-{
-    enum { THREADS_OF_SM = 1024 };
-    const int64_t turn = THREADS_OF_SM / s->threads * (int64_t)device->sm_count;
-    while (s->cluster < residency_cluster_max(device) && row_split_cols(s) < d->cols) {
-        const int64_t ctas = d->rows * s->cluster, room = round_up(ctas, turn);
-        if (3 * room <= 4 * ctas || 10 * round_up(2 * ctas, turn) > 18 * room)
-            return;
-        s->cluster *= 2;
-    }
-}
-
-/*
  * Forward, a thread's fixed work for a row, mostly reductions, costs as much as 25 elements. So few threads take many
  * elements of 16 bits, where that leaves warps enough. On an H200: 49848x1408 60.4 us by 64 threads, 36.8 by 32;
  * 122368x416 35.3 by 16, 31.4 by 8 (bench/notes/norm.md). False: rows are longer, or few.
@@ -144,9 +127,7 @@ static void choose_tiles(const ckl_crossentropy_desc *d, const ckl_device_info *
     const bool small = is_forward && d->dtype != CKL_F32 && 10 * d->rows >= 9 * CTAS_OF_SM * (int64_t)device->sm_count;
     if (small) // whose exponentials overlap others' loads: 1024x59392 34.2 us by 512 threads, 32.6 by 256, 31.3 by 128
         s->threads = s->row_threads = TILE_THREADS / 4;
-    if (is_forward)
-        share_rows(d, device, s);
-    if (s->cluster == 1 && !small)
+    else
         fit_tiles(d, s);
 }
 
@@ -202,8 +183,8 @@ static ckl_status admit_row(const void *desc, const ckl_device_info *device, con
     const ckl_crossentropy_desc *d = desc;
     const crossentropy_config *c = config;
     const row_split *split = &c->split, scalar = row_split_scalar(split);
-    if (d->direction == CKL_DIRECTION_BACKWARD && split->cluster != 1)
-        FAIL(CKL_INVALID, "%s: cluster=%d, backward has none", what, split->cluster);
+    if (split->cluster != 1)
+        FAIL(CKL_INVALID, "%s: cluster=%d, a row is one CTA's", what, split->cluster);
     TRY(row_split_admit(what, split, min_i64(d->cols, row_split_cols(split)), c->dtype, device));
     TRY(admit_form(what, d, device, c));
     if (split->exact)
@@ -225,11 +206,10 @@ static bool candidate_row(const void *desc, const ckl_device_info *device, int i
     return listed;
 }
 
-/* Not clusters, of which the rules say what was measured: 1029x32768 f16 took 32.1 us by two CTAs a row. */
 static bool is_trusted_row(const void *config)
 {
     const crossentropy_config *c = config;
-    return c->split.cluster == 1 && row_split_is_trusted(&c->split, c->dtype);
+    return row_split_is_trusted(&c->split, c->dtype);
 }
 
 /* Tiles of a row that are CTAs, backward; the ends of a ragged row are none. */
@@ -245,7 +225,7 @@ static plan_cost cost_row(const void *desc, const ckl_device_info *device, const
     const crossentropy_config *c = config;
     const bool is_forward = d->direction == CKL_DIRECTION_FORWARD;
     const int64_t tiles = tiles_of(d, &c->split);
-    const memory_kernel forward = { .us = 0.3, .wait_cycles = -700 - 1500 * (c->split.cluster - 1) },
+    const memory_kernel forward = { .us = 0.3, .wait_cycles = -700 },
                         backward = { .us = 0.5, .wait_cycles = -2000, .lines = 1.5 };
     const row_work work = { .of = is_forward ? forward : backward,
                             .rows = d->rows * tiles,
@@ -259,7 +239,7 @@ static plan_cost cost_row(const void *desc, const ckl_device_info *device, const
 
 /* Rows that flow */
 
-enum { FLOW_THREADS = 256, FLOW_STEPS = 4, FLOW_STAGES = 24 }; // vectors of a thread in a chunk; stages of one each
+enum { FLOW_THREADS = 256, FLOW_STEPS = 4, FLOW_STAGES = 24 };
 
 /* Clusters of 1, 2, 4 ... CTAs, by chunks of 4, 3, 2 and 1 vectors a thread. */
 static bool candidate_pipeline(const void *desc, const ckl_device_info *device, int i, void *config)
@@ -267,7 +247,7 @@ static bool candidate_pipeline(const void *desc, const ckl_device_info *device, 
     const ckl_crossentropy_desc *d = desc;
     crossentropy_config *c = config;
     const int cluster = 1 << i / FLOW_STEPS, steps = FLOW_STEPS - i % FLOW_STEPS;
-    if (i / FLOW_STEPS > 4 || cluster > row_pipeline_cluster_max(device))
+    if (cluster > row_pipeline_cluster_max(device))
         return false;
     c->split =
         (row_split){ FLOW_THREADS, FLOW_THREADS, cluster, row_vec_full(d->dtype), steps, .ragged = is_ragged(d) };
@@ -281,21 +261,19 @@ static bool candidate_pipeline(const void *desc, const ckl_device_info *device, 
 
 /*
  * Clusters take rows in turns. A row takes its CTAs the time of its bytes, or of the elements of its chunks and of its
- * reduction: 577x30522 f32 21.7 us by pairs, which is bytes, 4096x8192 bf16 24.8, which is elements.
+ * reduction: 577x30522 f32 21.7 us by pairs, which is bytes, 4096x8192 bf16 24.5, which is elements.
  */
 static plan_cost cost_pipeline(const void *desc, const ckl_device_info *device, const void *config)
 {
-    const double START = 2.5, BYTES = 15.9e3, COMPUTED = 8.7e3, REDUCE = 0.5, REDUCE_CLUSTER = 1; // us, and of one us
-    enum { CTAS_OF_SM = 2 };
+    const double START = 4, BYTES = 17.2e3, COMPUTED = 10.6e3, REDUCE = 0.6, REDUCE_CLUSTER = 1; // us, and of one us
     const ckl_crossentropy_desc *d = desc;
     const crossentropy_config *c = config;
-    const int cluster = c->split.cluster, chunks = c->flow.chunks;
-    const double usable = cluster < 8 ? 1 : 0.9; // SMs of a GPC are no multiple of eight
-    const double clusters = floor(CTAS_OF_SM * (double)device->sm_count * usable / cluster);
+    const int cluster = c->split.cluster;
+    const int64_t clusters = max_i64(1, CROSSENTROPY_FLOW_CTAS * (int64_t)device->sm_count / cluster);
     const double bytes = (double)(d->cols * dtype_bytes(d->dtype)) / cluster;
-    const double elements = (double)(chunks * row_split_cols(&c->split)) / cluster;
+    const double elements = (double)(c->flow.chunks * row_split_cols(&c->split)) / cluster;
     const double row = fmax(bytes / BYTES, elements / COMPUTED + (cluster > 1 ? REDUCE_CLUSTER : REDUCE));
-    return (plan_cost){ START + ceil((double)d->rows / clusters) * row, "memory" };
+    return (plan_cost){ START + (double)ceil_div(d->rows, clusters) * row, "memory" };
 }
 
 static ckl_status admit_pipeline(const void *desc, const ckl_device_info *device, const void *config)
@@ -317,6 +295,32 @@ static ckl_status admit_pipeline(const void *desc, const ckl_device_info *device
     return CKL_OK;
 }
 
+/*
+ * Few long rows. Of f32 less than five an SM: 577x30522 21.7 us, by a CTA each 28, 197x108416 23.0 and 25.6. Of 16 bits
+ * consumers are slower than memory: where SMs would have none, 16x128256 bf16 4.95 and 5.56, but 197x130504 19.3, 16.3.
+ */
+static ckl_status choose_pipeline(const void *desc, const ckl_device_info *device, void *config)
+{
+    enum { ROWS_OF_SM = 5, COLS_MIN = TILE_THREADS * ELEMENTS };
+    static const char what[] = "crossentropy pipeline";
+    const ckl_crossentropy_desc *d = desc;
+    const int64_t sms = device->sm_count, most = d->dtype == CKL_F32 ? ROWS_OF_SM * sms : sms / 2;
+    crossentropy_config other = *(crossentropy_config *)config;
+    double least = INFINITY;
+    if (!device->has_tma || d->cols < COLS_MIN || d->rows >= most)
+        FAIL(CKL_UNSUPPORTED, "%s: chosen on Hopper, for few rows of %d elements and more", what, COLS_MIN);
+    status_mute(true);
+    for (int i = 0; candidate_pipeline(desc, device, i, &other); i++) {
+        const double us = cost_pipeline(desc, device, &other).us;
+        if (us < least && admit_pipeline(desc, device, &other) == CKL_OK) {
+            least = us;
+            *(crossentropy_config *)config = other;
+        }
+    }
+    status_mute(false);
+    return CKL_OK;
+}
+
 /* Launch */
 
 /* Are rows, or the vectors of ragged rows, where the kernel of vectors wants them? */
@@ -333,14 +337,18 @@ static bool is_mean(const ckl_crossentropy_desc *d)
     return d->direction == CKL_DIRECTION_FORWARD && d->reduction == CKL_LOSS_MEAN;
 }
 
-enum { COUNTER_BYTES = 16 }; // losses lie behind it
+/* Of rows that flow; losses lie behind it. */
+static int64_t counter_bytes(const crossentropy_config *c)
+{
+    return c->flow.stages ? 16 : 0;
+}
 
 /* The rows' losses and counts, from the kernel of rows to that of the mean; the counter of rows that flow. */
 static int64_t workspace_bytes(const ckl_plan *plan)
 {
     const ckl_crossentropy_desc *d = plan->desc;
     const crossentropy_config *c = plan->config;
-    return COUNTER_BYTES * (c->flow.stages > 0) + (is_mean(d) ? 2 * d->rows * (int64_t)sizeof(float) : 0);
+    return counter_bytes(c) + (is_mean(d) ? 2 * d->rows * (int64_t)sizeof(float) : 0);
 }
 
 static ckl_status launch(const ckl_plan *plan, const void *args, ckl_stream stream)
@@ -351,7 +359,7 @@ static ckl_status launch(const ckl_plan *plan, const void *args, ckl_stream stre
     const bool aligned = is_aligned(d, &c->split, a);
     const bool flows = c->flow.stages && aligned; // as many CTAs as fit take the rows
     char *counter = plan_workspace(plan, a->workspace);
-    float *workspace = (float *)(counter + COUNTER_BYTES * (c->flow.stages > 0));
+    float *losses = is_mean(d) ? (float *)(counter + counter_bytes(c)) : NULL;
     const crossentropy_params params = {
         .rows = d->rows,
         .cols = d->cols,
@@ -369,12 +377,13 @@ static ckl_status launch(const ckl_plan *plan, const void *args, ckl_stream stre
         .weight_sum = a->weight_sum,
         .keep = 1 - d->smoothing,
         .spread = d->smoothing / (float)max_i64(d->cols, 1),
-        .losses = is_mean(d) ? workspace : a->loss,
-        .counts = is_mean(d) ? workspace + d->rows : NULL,
+        .losses = losses ? losses : a->loss,
+        .counts = losses ? losses + d->rows : NULL,
         .counter = counter,
     };
     const int64_t resident = min_i64(d->rows, plan->kernels[0].clusters_resident) * c->split.cluster;
-    const plan_grid grid = { .x = flows ? resident : row_split_ctas(&c->split, d->rows), .y = tiles_of(d, &c->split) };
+    const int64_t ctas = row_split_ctas(&c->split, d->rows) / c->split.cluster; // else a row has no cluster
+    const plan_grid grid = { .x = flows ? resident : ctas, .y = tiles_of(d, &c->split) };
     TRY(plan_launch(plan, aligned ? CROSSENTROPY_VECTORS : CROSSENTROPY_ELEMENTS, grid, &params, stream));
     if (!is_mean(d))
         return CKL_OK;
@@ -397,6 +406,7 @@ static const field pipeline_fields[] = { CROSSENTROPY_CONFIG(FIELD_ROW, crossent
                                                      .summary = about,                            \
                                                      .config_bytes = sizeof(crossentropy_config), \
                                                      .config = FIELD_TABLE(called##_fields),      \
+                                                     .choose = choose_##called,                   \
                                                      .candidate = candidate_##called,             \
                                                      .cost = cost_##called,                       \
                                                      .admit = admit_##called,                     \
@@ -407,10 +417,9 @@ static const field pipeline_fields[] = { CROSSENTROPY_CONFIG(FIELD_ROW, crossent
                                                      .workspace_bytes = workspace_bytes,          \
                                                      __VA_ARGS__ }
 
-IMPLEMENTATION(row, "a row by some lanes, a warp, a CTA or a cluster, tile by tile; read once", .choose = choose_row,
-               .is_trusted = is_trusted_row);
+IMPLEMENTATION(row, "a row by some lanes, a warp or a CTA, tile by tile; read once", .is_trusted = is_trusted_row);
 IMPLEMENTATION(pipeline, "rows flow through shared memory ahead of the threads; CTAs or clusters take them one by one",
-               .target = IR_SM90A, .rivals = { &row_kernels });
+               .target = IR_SM90A);
 
 static const implementation *const implementations[] = { &pipeline_kernels, &row_kernels, NULL };
 

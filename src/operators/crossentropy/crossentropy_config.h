@@ -71,6 +71,6 @@ KERNEL_PARAMS(crossentropy, CROSSENTROPY_PARAMS);
 enum { CROSSENTROPY_MEAN_THREADS = 512, CROSSENTROPY_ROWS_AT_ONCE = 8 }; // of the mean: of a CTA, and of a thread
 enum { CROSSENTROPY_VECTORS, CROSSENTROPY_ELEMENTS, CROSSENTROPY_MEAN, CROSSENTROPY_KERNELS };
 
-enum { CROSSENTROPY_FLOW_VALUES = 4 }; // of the largest reduction of rows that flow
+enum { CROSSENTROPY_FLOW_CTAS = 2, CROSSENTROPY_FLOW_VALUES = 2 }; // of an SM, and of a reduction, of rows that flow
 
 void crossentropy_describe(const void *config, int kernel);

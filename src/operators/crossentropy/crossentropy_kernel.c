@@ -1,6 +1,6 @@
 /*
- * crossentropy_kernel.c - forward: the logits of a row are read once, tile by tile, by some lanes, a CTA or a cluster,
- * or flow through the shared memory of CTAs or clusters that stay.
+ * crossentropy_kernel.c - forward: the logits of a row are read once, tile by tile, by some lanes or a CTA, or
+ * flow through the shared memory of CTAs or clusters that stay.
  * Backward: a CTA takes one tile of a row, or of several; nothing is reduced. The mean: one CTA adds the losses in a
  * fixed order. Rows that start anywhere are ragged (row.h): vectors are those of x forward, of dx backward.
  */
@@ -122,27 +122,6 @@ static int count_of_sums(const problem *k)
     return !k->cfg->smooth ? ONLINE_VALUES : needs_weights(k) ? ROW_SUMS : SMOOTH_W;
 }
 
-static void combine_sums(val *into, const val *other, void *user)
-{
-    const problem *k = user;
-    online_reduction.combine(into, other, NULL);
-    for (int i = SMOOTH_X; i < count_of_sums(k); i++)
-        assign(into[i], add(into[i], other[i]));
-}
-
-static void sums_over_lanes(val *sums, int low, int high, void *user)
-{
-    const reduction others = reduce_sums(count_of_sums(user) - SMOOTH_X);
-    lanes_reduce(&online_reduction, low, high, sums);
-    lanes_reduce(&others, low, high, sums + SMOOTH_X);
-}
-
-static reduction reduction_of(const problem *k)
-{
-    const reduction all = { count_of_sums(k), combine_sums, (void *)(uintptr_t)k, sums_over_lanes };
-    return k->cfg->smooth ? all : online_reduction;
-}
-
 /* Of a row of which nothing has been added up. */
 static row_loss begin_loss(const problem *k)
 {
@@ -238,7 +217,7 @@ static void store_loss(const row_loss *l, const row_place *place)
 
 static void forward(const problem *k)
 {
-    const reduction all = reduction_of(k);
+    const reduction others = reduce_sums(count_of_sums(k) - SMOOTH_X);
     row_place place = row_here(&k->split, k->p.rows, k->p.cols);
     launch_dependents();
     grid_wait(); // what is above overlaps the end of the kernel before
@@ -246,8 +225,9 @@ static void forward(const problem *k)
     val target = load_target(k, place.row, place.exists);
     add_row(&l, &place); // needs no class, whose two loads overlap this
     load_class(&l, &place, target);
-    cluster_meet(k->split.cluster);
-    row_reduce(&k->split, &all, l.sums);
+    row_reduce(&k->split, &online_reduction, l.sums);
+    if (k->cfg->smooth)
+        row_reduce(&k->split, &others, l.sums + SMOOTH_X);
     store_loss(&l, &place);
 }
 
@@ -263,31 +243,26 @@ typedef struct flow_rows {
 static void first_pass(row_pipeline *s, val row, void *user)
 {
     flow_rows *f = user;
-    const reduction all = reduction_of(f->k);
     const row_place place = row_pipeline_place(s, row);
     f->loss = begin_loss(f->k);
     load_class(&f->loss, &place, f->target);
     const val next = load_target(f->k, s->next, lt(s->next, s->rows));
     row_pipeline_first_pass(s, row, add_tile, &f->loss);
-    row_pipeline_reduce_begin(s, &all, f->loss.sums);
+    row_pipeline_reduce_begin(s, &online_reduction, f->loss.sums);
     assign(f->target, next);
 }
 
 static void second_pass(row_pipeline *s, val row, void *user)
 {
     flow_rows *f = user;
-    const reduction all = reduction_of(f->k);
+    const reduction others = reduce_sums(count_of_sums(f->k) - SMOOTH_X);
     const row_place place = row_pipeline_place(s, row);
-    row_pipeline_reduce_end(s, &all, f->loss.sums);
+    row_pipeline_reduce_end(s, &online_reduction, f->loss.sums);
+    if (f->k->cfg->smooth) {
+        row_pipeline_reduce_begin(s, &others, f->loss.sums + SMOOTH_X);
+        row_pipeline_reduce_end(s, &others, f->loss.sums + SMOOTH_X);
+    }
     store_loss(&f->loss, &place);
-}
-
-/* CTAs for whose rings an SM has room: without the bound ptxas takes 168 registers for unrolled chunks. */
-static int flow_ctas(const row_pipeline_split *split, ckl_dtype dtype)
-{
-    enum { SM_BYTES = 227 << 10, RESERVED = 1 << 10, CTAS_MAX = 4 };
-    const int64_t bytes = row_pipeline_smem_bytes(split, dtype, 1, CROSSENTROPY_FLOW_VALUES) + RESERVED;
-    return (int)min_i64(CTAS_MAX, SM_BYTES / bytes);
 }
 
 static void flow(const problem *k)
@@ -300,7 +275,7 @@ static void flow(const problem *k)
                                              .input_count = 1,
                                              .inputs = { x },
                                              .output = x }; // in phase
-    min_ctas_per_sm(flow_ctas(&split, k->cfg->dtype));
+    min_ctas_per_sm(CROSSENTROPY_FLOW_CTAS); // ptxas takes 168 registers for unrolled chunks, but for this
     row_pipeline s = row_pipeline_begin(&split, &matrices, CROSSENTROPY_FLOW_VALUES, k->p.counter);
     s.fill = -INFINITY;
     flow_rows f = { .k = k, .target = load_target(k, s.first_row, yes()) };
@@ -486,6 +461,7 @@ void crossentropy_describe(const void *config, int kernel)
         bound_registers(&k);
     if (kernel == CROSSENTROPY_ELEMENTS) {
         k.split = row_split_anywhere(&cfg->split, cfg->dtype);
+        k.split.cluster = 1; // of rows that flow, too
         k.in_phase = false;
     }
     if (kernel == CROSSENTROPY_MEAN)

@@ -17,14 +17,15 @@ enum {
 
 /*
  * Lines that begin anywhere, by vectors between boundaries of memory: gradients of 56x768x399 f16 45.3 us, by single
- * elements 55.1.
+ * elements 55.1; whole strips of 256x55441 bf16 25.2 and 41.6.
  */
 static bool is_ragged(const ckl_softmax_desc *d)
 {
-    enum { LINES_MIN = 256, LINES_MIN_HALF = 512 };
+    enum { LINES_MIN = 256, LINES_MIN_HALF = 512, LINES_WHOLE = 384 };
     const int vec = row_vec_full(d->dtype);
+    const bool is_whole = is_half_forward(d) && d->n <= LINES_WHOLE;
     return softmax_vec_of(d) < vec / (is_half_forward(d) ? 2 : 1) && (d->ldx - d->ldy) % vec == 0 &&
-           d->n >= (is_half(d) ? LINES_MIN_HALF : LINES_MIN);
+           d->n >= (is_half(d) && !is_whole ? LINES_MIN_HALF : LINES_MIN);
 }
 
 /*
@@ -115,12 +116,12 @@ static int held_steps(const ckl_softmax_desc *d, const softmax_column_config *c)
  * (14336x7168 bf16 170.7 us, without 185.0), forward a tile of 16 KB (5x2393x7x640 bf16 66.3, without 70.0). Where a
  * strip is one chunk of few lines, CTAs are smaller and as many times more.
  */
-static int64_t split_held(const ckl_softmax_desc *d, int ctas, int lanes, int kept, softmax_column_config *c)
+static int64_t split_held(const ckl_softmax_desc *d, int ctas, int lanes, int vec, int kept, softmax_column_config *c)
 {
     enum { SM_BYTES = 192 << 10, THREADS_KEEPING = 128 };
     column_split *s = &c->split;
     const int threads = kept > KEPT_FEW ? THREADS_KEEPING : THREADS_HELD;
-    *s = (column_split){ threads, lanes, .cluster = 1, .vec = chunk_vec(d), .ragged = is_ragged(d) };
+    *s = (column_split){ threads, lanes, .cluster = 1, .vec = vec, .ragged = is_ragged(d) };
     s->steps = held_steps(d, c);
     const int64_t tile_bytes = column_slots_bytes(s, d->dtype) * softmax_inputs(&c->form);
     const int64_t room = SM_BYTES / ctas / tile_bytes;
@@ -141,21 +142,27 @@ static int64_t choose_held(const ckl_softmax_desc *d, const ckl_device_info *dev
 {
     enum { KEPT = 5 };
     const int kept = is_ragged(d) ? 0 : is_forward(d) ? 1 : KEPT; // ragged ends take registers
-    const int64_t chunks = split_held(d, HELD_CTAS, lanes, kept, c), ctas = chunks * softmax_strip_ctas(d, c);
-    return 2 * ctas < 3 * HELD_CTAS * (int64_t)device->sm_count ? split_held(d, HELD_CTAS, lanes, 0, c) : chunks;
+    const int64_t chunks = split_held(d, HELD_CTAS, lanes, chunk_vec(d), kept, c);
+    const int64_t ctas = chunks * softmax_strip_ctas(d, c);
+    return 2 * ctas < 3 * HELD_CTAS * (int64_t)device->sm_count ? split_held(d, HELD_CTAS, lanes, chunk_vec(d), 0, c)
+                                                                : chunks;
 }
 
 /*
  * Do CTAs hold whole strips? By lines of 128 bytes: 24x600x299x64 bf16 281 us, in two chunks 428; gradients of
- * 48x300x2176 bf16 47.8, in two chunks 62.1. Gradients also by two CTAs an SM: 128x512x24x32 f16 75.8, 86.2. Forward of
- * 16 bits by lines of 64, too: 40x864x11x64 bf16 30.7, in chunks 35.2; others are slower, 112x1280x96 f32 37.0, 33.6.
+ * 48x300x2176 bf16 47.8, in two chunks 62.1. Gradients also by two CTAs an SM: 128x512x24x32 f16 75.8, 86.2. 16 bits by
+ * lines of 64, too: 40x864x11x64 bf16 30.7, in chunks 35.2, gradients of 16x640x4096 72.7, 77.6; f32 is slower,
+ * 112x1280x96 37.0, 33.6.
  */
 static bool fits_whole(const ckl_softmax_desc *d, int lanes, softmax_column_config *c)
 {
-    enum { FEWER_CTAS = 2 };
-    return !is_ragged(d) && (split_held(d, HELD_CTAS, lanes, 1, c) == 1 ||
-                             (!is_forward(d) && split_held(d, FEWER_CTAS, lanes, KEPT_FEW, c) == 1) ||
-                             (is_half_forward(d) && split_held(d, HELD_CTAS, lanes / 2, 1, c) == 1));
+    enum { FEWER_CTAS = 2, RAGGED_LANES = 16 };
+    const int vec = softmax_vec_of(d);
+    if (is_ragged(d))
+        return split_held(d, HELD_CTAS, RAGGED_LANES, row_vec_full(d->dtype), 0, c) == 1;
+    return split_held(d, HELD_CTAS, lanes, vec, 1, c) == 1 ||
+           (!is_forward(d) && split_held(d, FEWER_CTAS, lanes, vec, KEPT_FEW, c) == 1) ||
+           (is_half(d) && split_held(d, HELD_CTAS, lanes / 2, vec, 1, c) == 1);
 }
 
 /*
