@@ -87,10 +87,10 @@ static bool fits_ring(const row_pipeline_split *s, int64_t cols, ckl_dtype dtype
  * Are rows so few that nothing overlaps the loads and stores of a cluster's first and last one? An SM holds two CTAs.
  * Layer norm of 640x28672 in bf16, 2.4 rows of each of 264 CTAs, 27.7 us, 4.8 of pairs 23.8.
  */
-static bool are_few(int64_t rows, int cluster, const ckl_device_info *device)
+static bool are_few(int64_t rows, int cluster, int inputs, const ckl_device_info *device)
 {
     enum { ROWS = 2, ROWS_ALONE = 4, RESIDENT = 2 };
-    return rows * cluster < (cluster == 1 ? ROWS_ALONE : ROWS) * RESIDENT * (int64_t)device->sm_count;
+    return rows * cluster < (cluster == 1 && inputs == 1 ? ROWS_ALONE : ROWS) * RESIDENT * (int64_t)device->sm_count;
 }
 
 /* The size of chunks, and the number of CTAs or half of it, that leave the slowest CTA the least work. */
@@ -141,13 +141,14 @@ bool row_pipeline_choose(int64_t rows, int64_t cols, bool ragged, ckl_dtype dtyp
     if (s.lookahead && s.cluster == CLUSTER_SLOW)
         s.cluster *= 2;
     s.lookahead = s.lookahead && fits_ring(&s, cols, dtype, inputs);
-    while (s.cluster < cluster_max && are_few(rows, s.cluster, device) && row_pipeline_chunks(&s, cols) <= CHUNKS &&
+    while (s.cluster < cluster_max && are_few(rows, s.cluster, inputs, device) &&
+           row_pipeline_chunks(&s, cols) <= CHUNKS &&
            cols * dtype_bytes(dtype) * inputs >= 2 * s.cluster * CHUNK_BYTES) {
         s.cluster *= 2;
         s.lookahead = true;
     }
     if (s.cluster >= CLUSTER_SLOW && row_pipeline_chunks(&s, cols) <= CHUNKS)
-        s = balanced(s, cols, dtype, inputs, s.lookahead && !are_few(rows, s.cluster / 2, device));
+        s = balanced(s, cols, dtype, inputs, s.lookahead && !are_few(rows, s.cluster / 2, inputs, device));
     s = with_fitting_threads(s, cols, dtype, inputs);
     const int64_t chunks = row_pipeline_chunks(&s, cols),
                   ring = RING_BYTES / (row_pipeline_chunk_bytes(&s, dtype) * inputs),

@@ -119,43 +119,47 @@ typedef struct flow_shape {
     int rows, bytes;              // mask; of an element
     int chunks, steps;            // of a row and CTA; vectors of a thread and chunk
     int threads_min, threads_max; // of a CTA
-    int cluster_min, cluster_max; // LARGEST: that alone
-    int warps, warps_most;        // of an SM, producers too, that do not spill; most: layer norm, or f32 and a residual
+    int cluster_min, cluster_max;
+    int warps, warps_most; // of an SM, producers too, that do not spill; most: layer norm, or f32 and a residual
     enum { RING, AHEAD, HELD } stay; // between the passes; ahead: in the ring, and looks ahead if there is room
     double spread;                   // of the cost: what waits for registers; 0: none
+    bool longest;                    // for rows that no other shape takes
     bool dgamma_in_smem;
 } flow_shape;
 
-enum { WHOLE = 1, CUT = 2, RAGGED = 4, ODD = CUT | RAGGED, ALL = WHOLE | ODD, LARGEST = 99 };
+enum { WHOLE = 1, CUT = 2, RAGGED = 4, ODD = CUT | RAGGED, ALL = WHOLE | ODD };
 static const flow_shape shapes[] = {
     // whole rows get the first one of the smallest cluster
-    { WHOLE, 2, 2, 1, 128, 128, 1, 1, 15, 15, RING, 0, false },
-    { WHOLE, 2, 2, 1, 96, 160, 1, 1, 24, 24, AHEAD, 0, false },
-    { WHOLE, 2, 3, 1, 128, 128, 1, 1, 15, 15, RING, 0, false },
-    { WHOLE, 2, 2, 1, 224, 224, 1, 16, 24, 20, AHEAD, 0, false },
-    { WHOLE, 2, 2, 1, 256, 288, 1, 16, 27, 27, AHEAD, 0, false },
-    { WHOLE, 2, 3, 1, 224, 256, 1, 16, 18, 18, AHEAD, 0, false },
-    { WHOLE, 2, 2, 1, 320, 416, 1, 16, 28, 28, AHEAD, 0, false },
-    { WHOLE, 2, 2, 2, 224, 256, 2, 16, 9, 9, AHEAD, 0, false },
-    { WHOLE, 4, 1, 2, 128, 256, 1, 1, 20, 20, RING, 0, false },
-    { WHOLE, 4, 1, 4, 160, 256, 1, 1, 18, 18, AHEAD, 0, false },
-    { WHOLE, 4, 1, 2, 128, 256, 4, 16, 20, 20, AHEAD, 0, false },
-    { WHOLE, 4, 3, 1, 128, 256, 2, 16, 18, 18, AHEAD, 0, false },
-    { WHOLE, 4, 4, 1, 128, 256, 8, 16, 16, 16, AHEAD, 0, false },
-    { CUT, 4, 4, 1, 64, 256, 1, 16, 20, 20, AHEAD, 0, false },
+    { WHOLE, 2, 2, 1, 128, 128, 1, 1, 15, 15, RING, 0, false, false },
+    { WHOLE, 2, 2, 1, 96, 160, 1, 1, 24, 24, AHEAD, 0, false, false },
+    { WHOLE, 2, 3, 1, 128, 128, 1, 1, 15, 15, RING, 0, false, false },
+    { WHOLE, 2, 2, 1, 224, 224, 1, 16, 24, 20, AHEAD, 0, false, false },
+    { WHOLE, 2, 2, 1, 256, 288, 1, 16, 27, 27, AHEAD, 0, false, false },
+    { WHOLE, 2, 3, 1, 224, 256, 1, 16, 18, 18, AHEAD, 0, false, false },
+    { WHOLE, 2, 2, 1, 320, 416, 1, 16, 28, 28, AHEAD, 0, false, false },
+    { WHOLE, 2, 2, 2, 224, 224, 2, 4, 0, 9, AHEAD, 0, false, false },
+    { WHOLE, 2, 2, 2, 224, 224, 8, 16, 9, 9, AHEAD, 0, false, false },
+    { WHOLE, 2, 2, 2, 256, 256, 2, 16, 9, 9, AHEAD, 0, false, false },
+    { WHOLE, 4, 1, 2, 128, 256, 1, 1, 20, 20, RING, 0, false, false },
+    { WHOLE, 4, 1, 4, 160, 160, 1, 1, 18, 12, AHEAD, 0, false, false },
+    { WHOLE, 4, 1, 4, 192, 256, 1, 1, 18, 18, AHEAD, 0, false, false },
+    { WHOLE, 4, 1, 2, 128, 256, 4, 16, 20, 20, AHEAD, 0, false, false },
+    { WHOLE, 4, 3, 1, 128, 256, 2, 16, 18, 18, AHEAD, 0, false, false },
+    { WHOLE, 4, 4, 1, 128, 256, 8, 16, 16, 16, AHEAD, 0, false, false },
+    { CUT, 4, 4, 1, 64, 256, 1, 16, 20, 20, AHEAD, 0, false, false },
     // others the one whose instructions cost least
-    { ODD, 2, 1, 2, 64, 288, 1, 16, 24, 20, HELD, 1, false },
-    { ODD, 2, 1, 3, 64, 288, 1, 16, 15, 15, HELD, 1.1, false },
-    { ODD, 2, 1, 1, 64, 288, 1, 16, 30, 30, HELD, 1, false },
-    { RAGGED, 2, 4, 1, 64, 288, 1, 16, 16, 16, AHEAD, 1.1, false },
-    { RAGGED, 4, 1, 3, 64, 288, 1, 16, 24, 0, HELD, 1, false },
-    { RAGGED, 4, 1, 2, 64, 288, 1, 16, 24, 24, HELD, 1, false },
-    { RAGGED, 4, 4, 1, 64, 288, 1, 16, 20, 18, AHEAD, 2.1, false },
-    // what is longer
-    { ALL, 2, 2, 2, 64, 256, LARGEST, LARGEST, 9, 9, AHEAD, 100, false },
-    { ALL, 4, 2, 4, 64, 256, LARGEST, LARGEST, 9, 9, RING, 100, false },
-    { ALL, 2, 4, 1, 512, 512, LARGEST, LARGEST, 17, 17, AHEAD, 200, true },
-    { ALL, 4, 4, 2, 512, 512, LARGEST, LARGEST, 17, 17, RING, 200, true },
+    { ODD, 2, 1, 2, 64, 288, 1, 16, 24, 20, HELD, 1, false, false },
+    { ODD, 2, 1, 3, 64, 288, 1, 16, 15, 15, HELD, 1.1, false, false },
+    { ODD, 2, 1, 1, 64, 288, 1, 16, 30, 30, HELD, 1, false, false },
+    { RAGGED, 2, 4, 1, 64, 288, 1, 16, 16, 16, AHEAD, 1.1, false, false },
+    { RAGGED, 4, 1, 3, 64, 288, 1, 16, 24, 0, HELD, 1, false, false },
+    { RAGGED, 4, 1, 2, 64, 320, 1, 16, 24, 24, HELD, 1, false, false },
+    { RAGGED, 4, 4, 1, 64, 288, 1, 16, 20, 18, AHEAD, 2.1, false, false },
+    // of the rest, too
+    { ALL, 2, 2, 2, 64, 256, 8, 16, 9, 9, AHEAD, 1, true, false },
+    { ALL, 4, 2, 4, 64, 256, 8, 16, 9, 9, RING, 1, true, false },
+    { ALL, 2, 4, 1, 512, 512, 8, 16, 17, 17, AHEAD, 2, true, true },
+    { ALL, 4, 4, 2, 512, 512, 8, 16, 17, 17, RING, 2, true, true },
 };
 
 /* A row by so many threads of each CTA of a cluster. */
@@ -211,25 +215,29 @@ static double cost_of(const norm_rows *d, const flow *f)
     return f->shape->spread * of_thread * f->threads * f->cluster / sqrt(f->ctas_per_sm * f->threads);
 }
 
-/* Does a row get the shape in such a cluster: by as many threads as it has work for, and as many CTAs an SM? */
+/*
+ * Does a row get the shape in such a cluster: by as many threads as it has work for, and as many CTAs an SM? Few rows
+ * are for larger clusters than those of large CTAs, which leave twice the partial sums.
+ */
 static bool fit_shape(const norm_rows *d, const ckl_device_info *device, flow *f)
 {
-    enum { CTAS_MIN_ODD = 2, CLUSTER_AHEAD = 8 };
+    enum { CTAS_MIN_ODD = 2, CLUSTER_CUT = 6, CLUSTER_AHEAD = 8, THREADS_LARGE = 288, ROWS_LARGE = 8 };
     const flow_shape *shape = f->shape;
     const int bytes = dtype_bytes(d->dtype), rows = rows_of(d);
-    const bool most = d->centred || (bytes == 4 && d->residual), longest = shape->cluster_min == LARGEST;
+    const bool most = d->centred || (bytes == 4 && d->residual), any = rows == WHOLE || shape->longest;
     const int spilling = rows != WHOLE && !norm_in_phase(d) && d->residual ? 4 : 0; // warps: 20 of layer norm spill
     const int64_t threads = round_up(ceil_div(d->cols, (int64_t)elements_of(shape) * f->cluster), WARP);
-    const bool suits = longest ? f->cluster == row_pipeline_cluster_max(device)
-                               : f->cluster >= shape->cluster_min && f->cluster <= shape->cluster_max;
-    if (!suits || !(shape->rows & rows) || shape->bytes != bytes || threads > shape->threads_max ||
-        (threads < shape->threads_min && rows == WHOLE && !longest))
+    if (!(shape->rows & rows) || shape->bytes != bytes || f->cluster < shape->cluster_min ||
+        f->cluster > shape->cluster_max || threads > shape->threads_max ||
+        (threads < shape->threads_min && rows == WHOLE && !shape->longest))
         return false;
     f->threads = (int)max_i64(shape->threads_min, threads);
     f->ctas_per_sm = ((most ? shape->warps_most : shape->warps) - spilling) / (f->threads / WARP + 1);
-    if (rows == WHOLE || longest)
-        return true;
-    const bool slower = shape->stay == AHEAD && bytes == 2 && d->centred && f->cluster < CLUSTER_AHEAD;
+    if (any)
+        return f->ctas_per_sm > 0 && (shape->longest || threads <= THREADS_LARGE ||
+                                      d->rows * f->cluster >= ROWS_LARGE * f->ctas_per_sm * (int64_t)device->sm_count);
+    const bool slower = bytes == 2 && (rows == CUT ? f->cluster > CLUSTER_CUT * f->ctas_per_sm
+                                                   : shape->stay == AHEAD && d->centred && f->cluster < CLUSTER_AHEAD);
     return f->ctas_per_sm >= CTAS_MIN_ODD && !slower && split_of_flow(f, d).chunks == shape->chunks;
 }
 
@@ -237,17 +245,15 @@ static bool fit_shape(const norm_rows *d, const ckl_device_info *device, flow *f
 static bool choose_shape(const norm_rows *d, const ckl_device_info *device, flow *f)
 {
     double best = INFINITY;
-    for (int cluster = 1; cluster <= row_pipeline_cluster_max(device); cluster *= 2)
-        for (int i = 0; i < COUNT_OF(shapes); i++) {
-            flow fit = { &shapes[i], .cluster = cluster };
-            if (!fit_shape(d, device, &fit))
-                continue;
-            const double cost = cost_of(d, &fit);
-            if (cost < best) {
-                best = cost;
+    for (int longest = 0; longest <= 1 && best == INFINITY; longest++)
+        for (int cluster = 1; cluster <= row_pipeline_cluster_max(device); cluster *= 2)
+            for (int i = 0; i < COUNT_OF(shapes); i++) {
+                flow fit = { &shapes[i], .cluster = cluster };
+                if (shapes[i].longest != longest || !fit_shape(d, device, &fit) || cost_of(d, &fit) >= best)
+                    continue;
+                best = cost_of(d, &fit);
                 *f = fit;
             }
-        }
     return best < INFINITY;
 }
 
@@ -334,7 +340,7 @@ static void choose_alone(const norm_rows *d, norm_config *c)
 {
     row_split *s = &c->split;
     const int64_t unit = max_i64(WARP, s->row_threads), threads = round_up(d->rows * s->row_threads, unit);
-    if (d->rows < 1 || s->cluster > 1 || threads > max_i64(unit, packed_threads(d, s) * 3 / 4))
+    if (d->rows < 1 || s->cluster > 1 || threads > max_i64(unit, packed_threads(d, s) * 2 / 3))
         return;
     s->threads = (int)threads;
     c->ctas_per_sm = 1;
