@@ -143,9 +143,8 @@ static ckl_status check_score(ckl_attention_desc *d)
     d->score = score->name;
     if (d->direction == CKL_DIRECTION_BACKWARD && !score->slope)
         FAIL(CKL_INVALID, "attention: score=%s has no slope, which its gradients want", d->score);
-    for (int i = 0; i < CKL_ATTENTION_INPUTS && d->ragged; i++)
-        if (score->inputs[i].dtype && score->inputs[i].columns >= CKL_ATTENTION_QUERIES)
-            FAIL(CKL_INVALID, "attention: score=%s has inputs of queries or keys, ragged=1 is without", d->score);
+    if (d->ragged && attention_score_reads_tokens(d->score))
+        FAIL(CKL_INVALID, "attention: score=%s has inputs of queries or keys, ragged=1 is without", d->score);
     return CKL_OK;
 }
 

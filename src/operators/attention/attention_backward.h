@@ -30,7 +30,6 @@ typedef struct backward_kernel {
     val head, batch; // of the rows
     val x_at, y_at;  // where the sequences of X and Y begin, if ragged
     val first, end;  // blocks
-    val start;       // the first one that is taken of a head
     val heads;       // heads of Y for one of X
 
     // where dQ comes with dK and dV (attention_backward_queries.c)

@@ -34,18 +34,6 @@ static void find_blocks(backward_kernel *k)
     k->end = max(div(add(convert(U32, max(end, imm_as(I32, 0))), imm(block - 1)), imm(block)), k->first);
 }
 
-/*
- * The first block of a head. With dQ the last queries, which all keys see, come first; where sums are not ordered the
- * CTAs of a head begin apart, so that they do not add to the same ones.
- */
-static val start_of(const backward_kernel *k)
-{
-    if (!k->with_queries)
-        return k->first;
-    const val last = sub(k->end, imm(1)), number = div(k->row, imm(k->cfg->consumers * ROWS));
-    return k->cfg->ordered ? last : sub(last, rem(number, max(sub(k->end, k->first), imm_as(U32, 1))));
-}
-
 /* Makes the sequence the problem: its lengths and its diagonal. Rows past its end have no blocks. */
 static void enter_sequence(backward_kernel *k)
 {
@@ -78,7 +66,6 @@ void attention_backward_find_place(backward_kernel *k)
     if (k->form.ragged)
         enter_sequence(k);
     find_blocks(k);
-    k->start = start_of(k);
 }
 
 val attention_backward_row_of(const backward_kernel *k, const backward_consumer *c)
@@ -114,14 +101,13 @@ val attention_backward_is_over(const backward_kernel *k, const backward_walk *w)
     return ge(w->head, k->heads);
 }
 
-/* All blocks of a head, then those of the next one. */
 static void turn_over(const backward_kernel *k, backward_walk *w)
 {
-    const val last = sub(k->end, imm(1)), next = k->with_queries
-                                                     ? select(eq(w->block, k->first), last, sub(w->block, imm(1)))
-                                                     : select(eq(w->block, last), k->first, add(w->block, imm(1)));
-    assign(w->head, add(w->head, select(eq(next, k->start), imm_as(U32, 1), imm_as(U32, 0))));
-    assign(w->block, next);
+    const bool down = k->with_queries; // the last queries, which all keys see, come first
+    val next = down ? sub(w->block, imm(1)) : add(w->block, imm(1));
+    val turn = down ? eq(w->block, k->first) : eq(next, k->end);
+    assign(w->head, add(w->head, select(turn, imm_as(U32, 1), imm_as(U32, 0))));
+    assign(w->block, select(turn, down ? sub(k->end, imm(1)) : k->first, next));
 }
 
 /* A window of blocks of a step's head; blocks past the last one are skipped. */
@@ -165,7 +151,8 @@ static void skip_blocks(const backward_kernel *k, backward_walk *w)
 backward_walk attention_backward_begin(const backward_kernel *k)
 {
     val none = eq(k->first, k->end), head = select(none, k->heads, imm_as(U32, 0));
-    backward_walk w = { .block = variable(U32, k->start), .head = variable(U32, head) };
+    backward_walk w = { .block = variable(U32, k->with_queries ? sub(k->end, imm(1)) : k->first),
+                        .head = variable(U32, head) };
     if (attention_score_has_blocks(k->form.score)) {
         w.kind = variable(I32, imm(CKL_ATTENTION_SKIP));
         w.base = variable(U32, sub(k->first, imm(BLOCK_WINDOW)));

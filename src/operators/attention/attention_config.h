@@ -114,12 +114,14 @@ param_tensor attention_map_of(const void *pointer, const attention_strides *s);
 
 /*
  * The scores known by name (attention_scores.c): the library's own, and those that the process added; NULL: there is
- * none. Is a score's derivative other than 1? Can it skip whole blocks, or leave them as they are? NULL or "none": no.
+ * none. Is a score's derivative other than 1? Can it skip whole blocks, or leave them as they are? Has it inputs of
+ * queries or keys? NULL or "none": no.
  */
 extern const ckl_attention_score attention_alibi, attention_documents, attention_prefix;
 const ckl_attention_score *attention_score_find(const char *name);
 bool attention_score_bends(const char *name);
 bool attention_score_has_blocks(const char *name);
+bool attention_score_reads_tokens(const char *name);
 
 /* Less than any score, yet finite times any scale, so rows without keys need no special care. */
 #define ATTENTION_FLOOR (-0x1p100)
@@ -225,7 +227,7 @@ void attention_sm80(const void *config, int kernel);
     X(owner, bool, old, "0", "0 1", "weights by the maxima of blocks before, as far as they do")  \
     X(owner, bool, single, "0", "0 1", "all keys are in one block: there is no loop over blocks") \
     X(owner, bool, parts, "0", "0 1", "tiles behind the whole turns are shared out by consumers") \
-    X(owner, bool, held, "0", "0 1", "queries are in registers")
+    X(owner, bool, held, "0", "0 1", "queries are in registers, not read again for every block")
 
 typedef struct attention_sm90_config {
     attention_form form;

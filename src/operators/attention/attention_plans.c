@@ -427,9 +427,11 @@ static ckl_status choose_sm90(const void *desc, const ckl_device_info *device, v
     // with the code for lost maxima a kernel takes 2 us longer to begin
     const int64_t turns = ceil_div(tiles_of(d, c->consumers * ATTENTION_ROWS), device->sm_count);
     const bool is_brief = turns * ceil_div(d->kv, c->tile_n) <= FEW_BLOCKS && d->softcap == 0 && !d->score;
-    c->old = c->consumers < 3 && d->d <= 128 && d->dv <= 128 && !d->mask && !attention_score_has_blocks(d->score) &&
+    c->old = c->consumers < 3 && d->d <= 128 && d->dv <= 128 && !d->mask && !attention_score_reads_tokens(d->score) &&
              !c->single && !is_brief; // three would spill
     share_sm(d, device, c);
+    c->held = !c->single;
+    c->held = c->held && attention_sm90_fits_registers(c, device->registers_per_sm);
     c->draw = c->form.right && tiles_of(d, c->consumers * ATTENTION_ROWS) > c->ctas * device->sm_count;
     c->parts = c->consumers > 1 && !c->single && !c->draw && !attention_score_has_blocks(d->score) &&
                has_parts(d, device, c->consumers);

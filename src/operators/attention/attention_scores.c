@@ -41,3 +41,12 @@ bool attention_score_has_blocks(const char *name)
     const ckl_attention_score *score = name ? attention_score_find(name) : NULL;
     return score && score->block;
 }
+
+bool attention_score_reads_tokens(const char *name)
+{
+    const ckl_attention_score *score = name ? attention_score_find(name) : NULL;
+    for (int i = 0; score && i < CKL_ATTENTION_INPUTS; i++)
+        if (score->inputs[i].dtype && score->inputs[i].columns >= CKL_ATTENTION_QUERIES)
+            return true;
+    return false;
+}
