@@ -161,7 +161,8 @@ static check opened(const test_case *c, fault which)
 {
     check k;
     fault_now = which;
-    runs = references = 0;
+    runs = 0;
+    references = 0;
     assert_ok(check_open(c, &device, NULL, &k));
     return k;
 }
