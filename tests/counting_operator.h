@@ -105,28 +105,23 @@ static ckl_status check(void *desc)
     return CKL_OK;
 }
 
-static const implementation first = { .name = "first",
-                                      .config_bytes = sizeof(op_config),
-                                      .config = FIELD_TABLE(op_fields),
-                                      .choose = choose_first,
-                                      .admit = admit,
-                                      .describe = describe,
-                                      .launch = launch };
-static const implementation second = { .name = "second",
-                                       .config_bytes = sizeof(op_config),
-                                       .config = FIELD_TABLE(op_fields),
-                                       .choose = choose_second,
-                                       .describe = describe,
-                                       .launch = launch };
+/* What implementations of it have in common; and the operator, of those of a list. */
+#define OP_IMPLEMENTATION \
+    .config_bytes = sizeof(op_config), .config = FIELD_TABLE(op_fields), .describe = describe, .launch = launch
+#define OP_OF(list)                                                                                                \
+    {                                                                                                              \
+        .name = "op", .desc_bytes = sizeof(op_desc), .members = members, .check = check, .implementations = (list) \
+    }
+
+static const implementation first = { .name = "first", OP_IMPLEMENTATION, .choose = choose_first, .admit = admit };
+static const implementation second = { .name = "second", OP_IMPLEMENTATION, .choose = choose_second };
 static const implementation third = { .name = "third", .choose = choose_second, .target = IR_SM90A };
 static const implementation *const implementations[] = { &third, &first, &second, NULL };
 static const desc_member members[] = { DESC_MEMBER(op_desc, int64_t, n),
                                        DESC_MEMBER(op_desc, ckl_dtype, dtype),
                                        { 0 } };
 
-static const operator_info op = {
-    .name = "op", .desc_bytes = sizeof(op_desc), .members = members, .check = check, .implementations = implementations
-};
+static const operator_info op = OP_OF(implementations);
 
 static ckl_plan *plan_of(int64_t n, const char *force)
 {

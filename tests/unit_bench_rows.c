@@ -6,6 +6,7 @@
 #include "bench/ahead.h"
 #include "bench/suites.h"
 #include "bench/sweep.h"
+#include "lab/clock.h"
 #include "capture.h"
 #include "temporary_folder.h"
 #include "twice_operator.h"
@@ -65,7 +66,9 @@ TEST_BETWEEN(rows_made_ahead, open_race, NULL)
         if (i % 10)
             operand_images_free(&images);
         else {
+            double clock = clock_seconds();
             assert_ok(race_run(&rows.cases[i], &device, &options, &images, &row));
+            assert_true(row.plan_s + row.data_s + row.check_s + row.peers_s + row.timing_s <= clock_lap(&clock));
             assert_true(*row.fault == '\0' && row.slices_compared == row.slices && row.peer_count > 0);
         }
     }
@@ -200,7 +203,12 @@ TEST_BETWEEN(ladder, open_race, NULL)
     results rungs = { 0 };
     own_us = 60;
     fields_default(line_key_table, &c.keys);
-    assert_ok(ladder_run(&c, &device, &options, &rungs));
+    const capture output = capture_begin(stdout);
+    ckl_status status = ladder_run(&c, &device, &options, &rungs);
+    const char *said = capture_end(&output);
+    assert_ok(status);
+    assert_non_null(strstr(said, "[p20 - p80]          x before   x first  plan   (SM "));
+    assert_non_null(strstr(said, "[60.00 - 60.00]          2.00      2.00  twice plain"));
     assert_int_equal(rungs.row_count, 2);
     assert_string_equal(rungs.rows[0].line, "twice n=100 impl=slow");
     assert_string_equal(rungs.rows[1].line, "twice n=100 impl=plain");

@@ -4,6 +4,7 @@
  */
 #define _GNU_SOURCE // nftw, for temporary_folder.h
 
+#include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -11,6 +12,7 @@
 #include "unit.h"
 #include "cli/verify.h"
 #include "lab/accepted.h"
+#include "lab/file.h"
 #include "emulated_device.h"
 #include "temporary_folder.h"
 
@@ -303,6 +305,40 @@ static void assemble_two_lines(void)
     accepted_free(&known);
     install_tool("two");
     expect_assembled(false, 2, 0);
+}
+
+/* Comments and lines of C make no other code. */
+TEST(digest_of_code)
+{
+    const uint64_t digest = accepted_digest("\tadd.u32 %r1, %r2, 1;\n\tret;\n");
+    assert_true(accepted_digest("\tadd.u32 %r1, %r2, 1;// a.c:7\n.file 1 \"a.c\"\n\t.loc 1 7 0\n\tret;\n") == digest);
+    assert_true(accepted_digest("\tadd.u32 %r1, %r2, 2;\n\tret;\n") != digest);
+    assert_true(accepted_digest("\tadd.u32 %r1, %r2, 1;\n") != digest);
+}
+
+/* A file is another one afterwards, a pipe is written to, a folder is neither. */
+TEST(file_write)
+{
+    temporary_folder folder;
+    char path[PATH_MAX + 16], words[16] = "";
+    text content = { 0 };
+    struct stat s;
+    text_printf(&content, "new");
+    assert_int_equal(temporary_folder_make(&folder), 0);
+    assert_int_equal(file_write("test", folder.path, &content), CKL_INVALID);
+    snprintf(path, sizeof path, "%s/file", folder.path);
+    write_words(path, "w", "as it was");
+    assert_ok(file_write("test", path, &content));
+    assert_string_equal(read_words(path, words), "new");
+    snprintf(path, sizeof path, "%s/pipe", folder.path);
+    assert_int_equal(mkfifo(path, 0600), 0);
+    const int reader = open(path, O_RDWR | O_NONBLOCK);
+    assert_ok(file_write("test", path, &content));
+    assert_int_equal(read(reader, words, sizeof words), 3);
+    close(reader);
+    assert_true(stat(path, &s) == 0 && S_ISFIFO(s.st_mode));
+    text_free(&content);
+    assert_int_equal(temporary_folder_remove(&folder), 0);
 }
 
 /*

@@ -150,17 +150,30 @@ static const operator_test loose_test = {
     .op = &loose_info, .line = &sum_line, .operands = sum_operands, .reference = sum_reference, .terms = 2
 };
 
-static check_result run_case_of(const operator_test *test, sum_problem problem, operand_fill fill, fault which)
+static test_case case_of(const operator_test *test, const sum_problem *problem)
 {
-    test_case c = { .test = test, .problem = &problem, .fields = "" };
+    test_case c = { .test = test, .problem = (void *)problem, .fields = "" };
     fields_default(line_key_table, &c.keys);
-    c.keys.fill = (choice)fill;
-    c.keys.misalign = 3;
+    return c;
+}
+
+static check opened(const test_case *c, fault which)
+{
     check k;
-    check_result result;
     fault_now = which;
     runs = 0;
-    assert_ok(check_open(&c, &device, NULL, &k));
+    references = 0;
+    assert_ok(check_open(c, &device, NULL, &k));
+    return k;
+}
+
+static check_result run_case_of(const operator_test *test, sum_problem problem, operand_fill fill, fault which)
+{
+    test_case c = case_of(test, &problem);
+    c.keys.fill = (choice)fill;
+    c.keys.misalign = 3;
+    check_result result;
+    check k = opened(&c, which);
     assert_ok(check_run(&k, &result));
     assert_ok(check_run_again(&k, &result));
     check_close(&k);
@@ -197,12 +210,17 @@ TEST(names)
     assert_string_equal(names, "operand aoperand boperand y");
 }
 
-static void expect_fault(fault which, const char *words)
+static void expect_fault_of(sum_problem problem, fault which, const char *words)
 {
-    check_result r = run_case(padded, FILL_UNIFORM, which);
+    check_result r = run_case(problem, FILL_UNIFORM, which);
     assert_false(r.passed);
     if (!strstr(r.fault, words))
         fail_msg("fault %d says: %s", which, r.fault);
+}
+
+static void expect_fault(fault which, const char *words)
+{
+    expect_fault_of(padded, which, words);
 }
 
 TEST(faults_are_found)
@@ -238,11 +256,8 @@ static double twice_b2(const void *problem, void *const *host)
 TEST(flops_of_data)
 {
     operator_test test = sum_test;
-    sum_problem problem = padded;
-    test_case c = { .test = &test, .problem = &problem, .fields = "" };
-    check k;
-    fields_default(line_key_table, &c.keys);
-    assert_ok(check_open(&c, &device, NULL, &k));
+    const test_case c = case_of(&test, &padded);
+    check k = opened(&c, SOUND);
     assert_true(check_flops(&k) == 35);
     test.flops_of_data = twice_b2;
     assert_true(check_flops(&k) == 2 * dtype_read(CKL_F32, k.images.host[1], 2));
@@ -254,31 +269,18 @@ TEST(faults_without_padding)
 {
     const sum_problem dense = { padded.rows, padded.n, padded.n, padded.dtype };
     assert_true(run_case(dense, FILL_UNIFORM, SOUND).passed);
-    const struct {
-        fault which;
-        const char *says;
-    } faults[] = { { LEFT_OUT, "1 of 35 elements of y were not written" },
-                   { WRITES_BEFORE, "y was written outside of its elements: 1 bytes before its start" },
-                   { WRITES_PAST, "y was written outside of its elements: 1 bytes past its end" },
-                   { NOT_REPEATABLE, "y is not written, or not the same in a second run" } };
-    for (int i = 0; i < COUNT_OF(faults); i++) {
-        check_result r = run_case(dense, FILL_UNIFORM, faults[i].which);
-        assert_false(r.passed);
-        assert_non_null(strstr(r.fault, faults[i].says));
-    }
+    expect_fault_of(dense, LEFT_OUT, "1 of 35 elements of y were not written");
+    expect_fault_of(dense, WRITES_BEFORE, "y was written outside of its elements: 1 bytes before its start");
+    expect_fault_of(dense, WRITES_PAST, "y was written outside of its elements: 1 bytes past its end");
+    expect_fault_of(dense, NOT_REPEATABLE, "y is not written, or not the same in a second run");
 }
 
 /* Another plan is judged by the same inputs and by the references that are there already: what is wrong is found. */
 TEST(replan)
 {
-    sum_problem problem = padded;
-    test_case c = { .test = &sum_test, .problem = &problem, .fields = "" };
-    check k;
+    test_case c = case_of(&sum_test, &padded);
     check_result first, second;
-    fields_default(line_key_table, &c.keys);
-    fault_now = SOUND;
-    references = 0;
-    assert_ok(check_open(&c, &device, NULL, &k));
+    check k = opened(&c, SOUND);
     k.images.keep_references = true;
     assert_ok(check_run(&k, &first));
     assert_ok(check_replan(&k));
@@ -294,13 +296,10 @@ TEST(replan)
 /* With little effort some slices of a large problem are compared, the first and the last among them. */
 TEST(effort)
 {
-    sum_problem problem = { 1000, 7, 7, CKL_F32 };
-    test_case c = { .test = &sum_test, .problem = &problem, .fields = "" };
-    check k;
+    const sum_problem problem = { 1000, 7, 7, CKL_F32 };
+    const test_case c = case_of(&sum_test, &problem);
     check_result result;
-    fields_default(line_key_table, &c.keys);
-    fault_now = SOUND;
-    assert_ok(check_open(&c, &device, NULL, &k));
+    check k = opened(&c, SOUND);
     assert_ok(check_run(&k, &result));
     assert_true(result.passed && result.slices_compared == 1000);
     k.images.effort = 1e-9;
@@ -324,17 +323,13 @@ TEST(effort)
 /* Whoever writes an input later is found by looking again. */
 TEST(untouched)
 {
-    sum_problem problem = padded;
-    test_case c = { .test = &sum_test, .problem = &problem, .fields = "" };
-    check k;
+    const test_case c = case_of(&sum_test, &padded);
     check_result result;
-    fields_default(line_key_table, &c.keys);
-    fault_now = SOUND;
-    assert_ok(check_open(&c, &device, NULL, &k));
+    check k = opened(&c, SOUND);
     assert_ok(check_run(&k, &result));
     assert_ok(check_untouched(&k, &result));
     assert_true(result.passed);
-    dtype_write(problem.dtype, k.set.pointer[1], 2, 99);
+    dtype_write(padded.dtype, k.set.pointer[1], 2, 99);
     assert_ok(check_untouched(&k, &result));
     assert_false(result.passed);
     assert_string_equal(result.fault, "b is an input but was written at element 2 of its memory");

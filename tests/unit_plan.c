@@ -29,18 +29,11 @@ static ckl_status admit_small(const void *desc, const ckl_device_info *info, con
     return CKL_OK;
 }
 
-static const implementation ranked = { .name = "ranked",
-                                       .config_bytes = sizeof(op_config),
-                                       .config = FIELD_TABLE(op_fields),
-                                       .candidate = candidate,
-                                       .cost = cost,
-                                       .admit = admit_small,
-                                       .describe = describe,
-                                       .launch = launch };
-static const implementation *const ranked_alone[] = { &ranked, NULL };
-static const operator_info ranked_op = {
-    .name = "op", .desc_bytes = sizeof(op_desc), .members = members, .check = check, .implementations = ranked_alone
+static const implementation ranked = {
+    .name = "ranked", OP_IMPLEMENTATION, .candidate = candidate, .cost = cost, .admit = admit_small
 };
+static const implementation *const ranked_alone[] = { &ranked, NULL };
+static const operator_info ranked_op = OP_OF(ranked_alone);
 
 /* By rules vector=1; of its candidates those up to 2 are trusted. */
 static ckl_status choose_one(const void *desc, const ckl_device_info *info, void *config)
@@ -55,19 +48,14 @@ static bool is_short(const void *config)
 }
 
 static const implementation trusting = { .name = "trusting",
-                                         .config_bytes = sizeof(op_config),
-                                         .config = FIELD_TABLE(op_fields),
+                                         OP_IMPLEMENTATION,
                                          .choose = choose_one,
                                          .candidate = candidate,
                                          .cost = cost,
                                          .is_trusted = is_short,
-                                         .admit = admit_small,
-                                         .describe = describe,
-                                         .launch = launch };
+                                         .admit = admit_small };
 static const implementation *const trusting_alone[] = { &trusting, NULL };
-static const operator_info trusting_op = {
-    .name = "op", .desc_bytes = sizeof(op_desc), .members = members, .check = check, .implementations = trusting_alone
-};
+static const operator_info trusting_op = OP_OF(trusting_alone);
 
 static void expect_vector_of(const operator_info *info, int64_t n, const char *force, const char *wanted)
 {
@@ -98,18 +86,11 @@ static plan_cost cost_five(const void *desc, const ckl_device_info *info, const 
     return (plan_cost){ 5, "nothing" };
 }
 
-static const implementation modest = { .name = "modest",
-                                       .config_bytes = sizeof(op_config),
-                                       .config = FIELD_TABLE(op_fields),
-                                       .choose = choose_one,
-                                       .cost = cost_five,
-                                       .rivals = { &ranked },
-                                       .describe = describe,
-                                       .launch = launch };
-static const implementation *const modest_first[] = { &modest, &ranked, NULL };
-static const operator_info rivals_op = {
-    .name = "op", .desc_bytes = sizeof(op_desc), .members = members, .check = check, .implementations = modest_first
+static const implementation modest = {
+    .name = "modest", OP_IMPLEMENTATION, .choose = choose_one, .cost = cost_five, .rivals = { &ranked }
 };
+static const implementation *const modest_first[] = { &modest, &ranked, NULL };
+static const operator_info rivals_op = OP_OF(modest_first);
 
 TEST(rivals)
 {
@@ -134,6 +115,8 @@ TEST(candidates)
     assert_true(best[0].cost.us == 0 && best[1].cost.us == 1 && best[2].cost.us == 1);
     assert_int_equal(plan_rank(&device.info, &ranked, &two, &room, 1, best), 1);
     assert_true(best[0].number == 1);
+    assert_true(plan_candidate_config(&device.info, &ranked, &two, best[0].number, &room));
+    assert_true(room.vector == 2 && room.threads == 128);
     ckl_plan *plan = NULL;
     assert_fails(plan_build(&device, &ranked_op, &(op_desc){ .n = 101 }, NULL, &plan), CKL_UNSUPPORTED,
                  "op ranked: n is more than 100");

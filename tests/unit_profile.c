@@ -7,6 +7,7 @@
 #include <math.h>
 #include <poll.h>
 #include <signal.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -465,6 +466,26 @@ TEST(child_ends)
     assert_int_equal(poll(&ended, 1, 10000), 1);
     assert_true(ended.revents & POLLHUP);
     close(ends[0]);
+}
+
+/* On the path; else the last that a pattern names, as versions lie beside each other, and that can be run. */
+TEST_BETWEEN(tools_are_found, make_folder, remove_folder)
+{
+    char found[TOOL_PATH_BYTES], pattern[PATH_MAX + 32], last[PATH_MAX + 32];
+    snprintf(pattern, sizeof pattern, "%s/tool-*", folder.path);
+    const char *const patterns[] = { "/no/such/folder/*", pattern, NULL };
+    assert_true(tool_find("sh", patterns, found));
+    assert_non_null(strstr(found, "/sh"));
+    assert_false(tool_find("no-such-tool", patterns, found));
+    assert_string_equal(found, "");
+    for (int version = 8; version <= 9; version++) {
+        snprintf(last, sizeof last, "%s/tool-%d", folder.path, version);
+        write_words(last, "w", "#!/bin/sh\n");
+        assert_false(tool_find("no-such-tool", patterns, found)); // nobody may run it yet
+        chmod(last, 0700);
+        assert_true(tool_find("no-such-tool", patterns, found));
+        assert_string_equal(found, last);
+    }
 }
 
 RUN_TESTS(open_device, close_device)

@@ -36,6 +36,32 @@ TEST(rules)
     ckl_device_close(emulator);
 }
 
+/* Behind the choice come configs that models call cheap, its implementation's first, then those that differ in a field. */
+TEST(first_generation)
+{
+    enum { MOST = 128 };
+    ckl_device *emulator;
+    test_case c;
+    tune_space space;
+    tune_candidate first[MOST];
+    int count, cheap = 0, neighbours = 0;
+    assert_ok(ckl_device_open("emulator:h200", &emulator));
+    assert_ok(case_parse("gemm m=512 n=512 k=512 bias=1", &c));
+    assert_ok(tune_space_open(&c, ckl_device_properties(emulator), 1, &space));
+    assert_ok(tune_first(&space, NULL, MOST, first, &count));
+    const size_t name = strcspn(first[0].config, " ") + 1;
+    for (int i = 1; i < count; i++) {
+        const bool same = strncmp(first[i].config, first[0].config, name) == 0;
+        assert_true(first[i].legal && (first[i].parent == 0) == (*first[i].changed != '\0'));
+        cheap += same && first[i].parent < 0 && i == cheap + 1;
+        neighbours += same && first[i].parent == 0;
+    }
+    assert_true(cheap > 8 && neighbours > 8);
+    tune_space_close(&space);
+    case_clear(&c);
+    ckl_device_close(emulator);
+}
+
 /* What the model says, up to 10 % more or less by the config; the plan's choice, which comes last, is slower. */
 static ckl_status measure_by_model(const rotation *memory, ckl_stream stream, const measure_limits *limits,
                                    contestant *contestants, int count, conditions *out)
