@@ -246,8 +246,8 @@ static int columns_of_even(const ckl_gemm_desc *d, const even_tile *t, const gem
     const int64_t down = ceil_div(swap ? d->n : d->m, t->tile.tile_m), across = swap ? d->m : d->n;
     int best = 0;
     int64_t fewest = INT64_MAX; // columns of all turns
-    const bool k_major = d->layout == CKL_GEMM_NT || t->tile.tile_m > SPAN;
-    if (!is_plain(d) || !(t->tile.pingpong || deep) || !k_major)
+    const bool suits = t->tile.tile_m > SPAN || (d->layout == CKL_GEMM_NT && !d->c && gemm_k_tiles(d) >= STEPS_MANY);
+    if (!is_plain(d) || !(t->tile.pingpong || deep) || !suits)
         return 0;
     for (int columns = (int)round_up(t->least, unit); columns < most + step; columns += step) {
         const int64_t turns = ceil_div(down * ceil_div(across, min_i64(columns, most)), device->sm_count);
