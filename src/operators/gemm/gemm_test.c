@@ -4,7 +4,9 @@
 #define F32_WARPS  "tile_m=128 tile_n=128 block_m=8 block_n=8 lanes_m=4 ctas=2 groups_k=1 "
 #define F32_GROUPS "tile_m=32 tile_n=64 block_m=8 block_n=4 lanes_m=4 stages=2 ctas=2 groups_k=4 "
 #define F32_SQUARE "tile_m=128 tile_n=128 block_m=8 block_n=16 lanes_m=4 depth=8 stages=4 ctas=2 groups_k=1 "
-#define IN_TURN    "tile_m=128 stages=3 consumers=2 pingpong=1 cluster_m=1 cluster_n=1 ctas=1 "
+#define ONE        "consumers=1 pingpong=0 cluster_m=1 cluster_n=1 " // consumers of sm90, without clusters
+#define TWO        "consumers=2 pingpong=0 cluster_m=1 cluster_n=1 "
+#define IN_TURN    "consumers=2 pingpong=1 cluster_m=1 cluster_n=1 "
 
 static const char *const cases[] = {
     "m=128 n=256 k=64                                          # one tile of the default config",
@@ -25,16 +27,13 @@ static const char *const cases[] = {
     "m=64 n=0 k=64",
     "m=256 n=512 k=192 impl=sm90 config='tile_m=256 tile_n=128 cluster_m=1 cluster_n=2 stages=4 consumers=2 pingpong=0 "
     "ctas=1'",
-    "m=256 n=512 k=192 impl=sm90 config='tile_m=128 tile_n=128 pingpong=1 stages=4 consumers=2 cluster_m=1 cluster_n=1 "
-    "ctas=1'",
-    "m=384 n=320 k=448 impl=sm90 config='tile_m=64 tile_n=160 consumers=1 cluster_m=1 stages=5 pingpong=0 cluster_n=1 "
-    "ctas=1'",
+    "m=256 n=512 k=192 impl=sm90 config='" IN_TURN "tile_m=128 tile_n=128 stages=4 ctas=1'",
+    "m=384 n=320 k=448 impl=sm90 config='" ONE "tile_m=64 tile_n=160 stages=5 ctas=1'",
     "m=300 n=600 k=200 impl=sm90 config='tile_m=128 tile_n=128 cluster_m=2 cluster_n=2 stages=3 group=4 consumers=2 "
     "pingpong=0 ctas=1' bias=1",
     "m=200 n=168 k=264 impl=sm90 config='tile_m=192 tile_n=160 consumers=3 cluster_m=1 stages=3 pingpong=0 cluster_n=1 "
     "ctas=1'",
-    "m=1088 n=512 k=72 impl=sm90 config='tile_m=64 tile_n=32 pingpong=1 stages=4 cluster_m=1 consumers=2 cluster_n=1 "
-    "ctas=1' bias=1 # two tiles a consumer",
+    "m=1088 n=512 k=72 impl=sm90 config='" IN_TURN "tile_m=64 tile_n=32 stages=4 ctas=1' bias=1 # two tiles a consumer",
     "m=1216 n=512 k=72 impl=sm90 config='tile_m=64 tile_n=32 pingpong=1 stages=3 cluster_m=2 consumers=2 cluster_n=1 "
     "ctas=1' # short K",
     "m=192 n=3072 k=8 d=f32 beta=1 # D is most of what moves",
@@ -70,8 +69,7 @@ static const char *const cases[] = {
     "m=2 n=35 k=70 impl=gemv config='vec=2 steps=0'",
     "batch=3 m=20 n=33 k=21 a=f32 impl=fma",
     "m=140 n=150 k=41 a=f32 impl=fma config='tile_m=128 tile_n=128 block_m=16 block_n=8 depth=8 stages=4 ctas=2 "
-    "groups_k=1' # "
-    "tiles of four",
+    "groups_k=1' # tiles of four",
     "batch=2 m=141 n=150 k=41 a=f32 layout=tn impl=fma config='" F32_SQUARE "vec=1'",
     "m=72 n=64 k=40 gated=1 a=f32 layout=tn impl=fma config='" F32_SQUARE "vec=4'",
     "m=140 n=152 k=500 a=f32 layout=tn impl=fma config='" F32_SQUARE "vec=4 sliced=1' # slices",
@@ -79,16 +77,15 @@ static const char *const cases[] = {
     "m=130 n=72 k=1000 a=f32 beta=1 bias=1 activation=gelu fill=hard # by vectors, the last one shorter",
     "m=40 n=52 k=24 a=f32 c=1 beta=0 fill=hard impl=fma        # C is not read",
     "m=40 n=300 k=24 a=f32 beta=1 impl=fma config='tile_m=32 tile_n=256 block_m=4 block_n=32 lanes_m=4 depth=8 "
-    "stages=3 "
-    "ctas=2' # the widest block",
+    "stages=3 ctas=2' # the widest block",
     "batch=3 m=40 n=52 k=333 a=f32 layout=tn alpha=-1 impl=fma config='sliced=1'",
     "batch=2 m=1100 n=1030 k=97 a=f32 beta=1 impl=fma config='tile_m=128 tile_n=128 block_m=8 block_n=16 depth=8 "
     "stages=4 ctas=2 vec_k=1 vec=1 sliced=1' # a wave of tiles, in slices",
     "m=130 n=77 k=700 a=f32 layout=nn bias=1 bias_along=m activation=dgelu beta=1 impl=fma config='sliced=1'",
     "m=45 n=141 k=300 a=f32 math=tf32 impl=fma                  # more exact than it must be",
     "m=70 n=36 k=410 gated=1 activation=gelu a=f32 layout=tt impl=fma config='sliced=1'",
-    "m=1450 n=1440 k=100 a=f32 impl=fma config='tile_m=128 tile_n=128 block_m=8 block_n=8 depth=8 ctas=1 sliced=1' "
-    "# whole turns before",
+    "m=1450 n=1440 k=100 a=f32 impl=fma config='tile_m=128 tile_n=128 block_m=8 block_n=8 depth=8 ctas=1 sliced=1' # "
+    "whole turns before",
     "m=7 n=300 k=129 a=f32 impl=fma config='tile_m=8 tile_n=256 block_m=4 block_n=4 lanes_m=2 depth=16 vec_k=1 ctas=3 "
     "groups_k=1'",
     "m=300 n=7 k=132 a=f32 beta=1 impl=fma config='tile_m=256 tile_n=8 block_m=4 block_n=4 lanes_m=16 depth=16 ctas=3 "
@@ -96,8 +93,7 @@ static const char *const cases[] = {
     "m=140 n=20 k=132 a=f32 impl=fma config='tile_m=128 tile_n=16 block_m=4 block_n=4 lanes_m=8 depth=32 ctas=3 "
     "groups_k=1'",
     "m=40 n=140 k=20 a=f32 impl=fma config='tile_m=16 tile_n=128 block_m=4 block_n=4 lanes_m=4 depth=32 vec_k=4 ctas=3 "
-    "groups_k=1' "
-    "# more threads than vectors of A",
+    "groups_k=1' # more threads than vectors of A",
     "m=70 n=66 k=148 a=f32 fill=hard impl=fma config='stages=2 sliced=0' # a tile loaded while the other is multiplied",
     "m=70 n=66 k=99 a=f32 layout=nn impl=fma config='stages=2 sliced=0' # or copied",
     "m=70 n=66 k=7 a=f32 layout=tt impl=fma                     # less than a K tile",
@@ -114,18 +110,18 @@ static const char *const cases[] = {
     "m=30 n=33 k=7 a=f32 math=tf32 d=f32 impl=outer",
     "m=140 n=148 k=19 layout=tn a=f32 impl=fma                 # four rows a copy",
     "m=300 n=146 k=50 layout=tn a=f32 impl=fma config='tile_m=128 tile_n=128 block_m=8 block_n=16 depth=16 stages=3 "
-    "ctas=2 groups_k=1' "
-    "# two",
+    "ctas=2 groups_k=1' # two",
     "m=140 n=146 k=19 layout=tt a=f32 impl=fma fill=hard",
     "m=140 n=146 k=41 a=f32 beta=1 impl=fma config='" F32_SQUARE "'",
     "m=140 n=148 k=164 a=f32 fill=hard impl=fma config='" F32_WARPS
     "depth=16 stages=2' # operands take turns in registers",
     "m=140 n=148 k=164 a=f32 layout=tn impl=fma config='" F32_WARPS "depth=16 stages=3 vec=4' # and are copied",
     "m=140 n=147 k=44 a=f32 beta=1 impl=fma config='" F32_WARPS "depth=8 stages=3 whole=0' # two rows of C at once",
+    "m=140 n=147 k=165 a=f32 fill=hard impl=fma config='" F32_WARPS "depth=16 stages=3' # two elements of a row",
     "m=140 n=147 k=41 a=f32 beta=1 impl=fma config='" F32_WARPS
     "depth=8 stages=3 vec_k=1 whole=0' # of single elements",
-    "m=140 n=147 k=32 a=f32 beta=1 bias=1 activation=dgelu impl=fma config='" F32_WARPS "depth=8 stages=3 whole=0 "
-    "sliced=0' # one of C and X",
+    "m=140 n=147 k=32 a=f32 beta=1 bias=1 activation=dgelu impl=fma config='" F32_WARPS
+    "depth=8 stages=3 whole=0 sliced=0' # one of C and X",
     "batch=3 m=20 n=33 k=21 layout=nn a=f32 impl=fma",
     "m=6 n=5 k=0 a=f32 beta=1 layout=tt impl=fma",
     "m=70 n=33 k=40 gated=1 activation=gelu a=f32 scale_d=1 scale_a=row impl=fma",
@@ -133,8 +129,7 @@ static const char *const cases[] = {
     "m=281 n=33 k=918 a=f32 layout=tt activation=gelu gated=1 bias_along=n scale_a=row scale_d=1 impl=fma fill=hard "
     "seed=136449 # a U that is 0 in f32 beside an infinity",
     "m=140 n=260 k=44 a=f32 impl=fma config='tile_m=128 tile_n=128 block_m=16 block_n=8 depth=8 stages=4 ctas=2 "
-    "groups_k=1' "
-    "# vectors of K",
+    "groups_k=1' # vectors of K",
     "m=70 n=100 k=44 layout=nn a=f32 impl=fma",
     "m=70 n=35 k=41 gated=1 a=f32 layout=nn impl=fma",
     "m=70 n=36 k=22 activation=dgelu_erf a=f32 beta=1 bias=1 scale_a=row scale_b=row impl=fma",
@@ -156,43 +151,40 @@ static const char *const cases[] = {
     "m=200 n=144 k=208 a=e4m3 d=f16 bias=1 activation=relu",
     "m=96 n=272 k=160 a=e5m2 d=f32 beta=1 alpha=0.25",
     "m=64 n=48 k=48 a=e4m3 fill=hard",
-    "m=64 n=64 k=4096 d=f32 impl=sm90 config='tile_m=64 tile_n=64 stages=4 consumers=1 pingpong=0 cluster_m=1 "
-    "cluster_n=1 split=1' # each of 256 sums is cut",
+    "m=64 n=64 k=4096 d=f32 impl=sm90 config='" ONE "tile_m=64 tile_n=64 stages=4 split=1' # each of 256 sums is cut",
     "m=130 n=144 k=400 a=e4m3 accumulation=accurate bias=1",
-    "m=70 n=48 k=300 a=e5m2 d=f32 accumulation=accurate lda=304 ldb=304 impl=sm90 config='tile_m=64 tile_n=48 stages=3 "
-    "consumers=1 split=2 pingpong=0 cluster_m=1 cluster_n=1'",
+    "m=70 n=48 k=300 a=e5m2 d=f32 accumulation=accurate lda=304 ldb=304 impl=sm90 config='" ONE
+    "tile_m=64 tile_n=48 stages=3 split=2'",
     "m=256 n=256 k=384 a=i8 d=f32",
     "m=129 n=80 k=144 a=i8 d=f16 alpha=0.001 bias=1",
     "m=33 n=80 k=144 a=i8 impl=sm90",
     "m=70 n=104 k=272 a=i8 d=i32                               # sums as they are",
-    "m=130 n=144 k=520 bias=1 activation=gelu beta=0.5 impl=sm90 config='tile_m=64 tile_n=64 stages=4 split=8 "
-    "consumers=1 pingpong=0 cluster_m=1 cluster_n=1 ctas=1' # more CTAs of a split than slices; a K tile each or two",
-    "m=128 n=128 k=256 d=f32 a=bf16 impl=sm90 config='tile_m=128 tile_n=128 stages=3 split=4 consumers=2 pingpong=0 "
-    "cluster_m=1 cluster_n=1 ctas=1' # a slice of 32 columns each",
-    "m=192 n=200 k=136 d=f32 c=1 beta=1 bias=1 activation=relu impl=sm90 config='tile_m=64 tile_n=96 stages=4 split=2 "
-    "consumers=1 pingpong=0 cluster_m=1 cluster_n=1 ctas=1' # slices of 48; two tiles a cluster",
-    "m=192 n=136 k=200 ldd=144 impl=sm90 config='tile_m=64 tile_n=64 stages=3 split=3 consumers=2 pingpong=1 "
-    "cluster_m=1 cluster_n=1 ctas=1' # ping-pong and a split; one finisher",
-    "m=520 n=288 k=136 bias=1 impl=sm90 config='tile_m=64 tile_n=32 stages=12 split=2 consumers=1 pingpong=0 "
-    "cluster_m=1 cluster_n=1 ctas=1' # several tiles a cluster: parts are sent when those before have been read",
-    "m=130 n=67 k=192 ldd=72 impl=sm90 config='tile_m=64 tile_n=32 stages=3 split=2 ragged=1 consumers=1 pingpong=0 "
-    "cluster_m=1 cluster_n=1 ctas=1' # a split tile with a ragged end",
+    "m=130 n=144 k=520 bias=1 activation=gelu beta=0.5 impl=sm90 config='" ONE
+    "tile_m=64 tile_n=64 stages=4 split=8 ctas=1' # more CTAs of a split than slices; a K tile each or two",
+    "m=128 n=128 k=256 d=f32 a=bf16 impl=sm90 config='" TWO
+    "tile_m=128 tile_n=128 stages=3 split=4 ctas=1' # a slice of 32 columns each",
+    "m=192 n=200 k=136 d=f32 c=1 beta=1 bias=1 activation=relu impl=sm90 config='" ONE
+    "tile_m=64 tile_n=96 stages=4 split=2 ctas=1' # slices of 48; two tiles a cluster",
+    "m=192 n=136 k=200 ldd=144 impl=sm90 config='" IN_TURN
+    "tile_m=64 tile_n=64 stages=3 split=3 ctas=1' # ping-pong and a split; one finisher",
+    "m=520 n=288 k=136 bias=1 impl=sm90 config='" ONE "tile_m=64 tile_n=32 stages=12 split=2 ctas=1' # several tiles a "
+    "cluster: parts are sent when those before have been read",
+    "m=130 n=67 k=192 ldd=72 impl=sm90 config='" ONE
+    "tile_m=64 tile_n=32 stages=3 split=2 ragged=1 ctas=1' # a split tile with a ragged end",
     "m=140 n=136 k=520 bias=1 impl=sm90 config='tile_m=64 tile_n=64 stages=4 split=2 cluster_m=2 cluster_n=1 "
     "consumers=1 pingpong=0 ctas=1' # parts of pairs that share B",
     "m=140 n=136 k=400 impl=sm90 config='tile_m=128 tile_n=64 stages=3 split=2 cluster_m=2 cluster_n=2 consumers=2 "
     "pingpong=0 ctas=1'",
-    "m=16 n=200 k=520 impl=sm90 config='tile_m=64 tile_n=16 stages=4 swap=1 consumers=1 pingpong=0 cluster_m=1 "
-    "cluster_n=1 ctas=1' # few rows: tiles of D^T",
-    "m=5 n=136 k=72 a=bf16 beta=-1 bias=1 activation=gelu impl=sm90 config='tile_m=64 tile_n=16 stages=3 swap=1 "
-    "split=2 consumers=1 pingpong=0 cluster_m=1 cluster_n=1 ctas=1'",
-    "m=20 n=152 k=148 lda=152 ldb=152 impl=sm90 config='tile_m=64 tile_n=32 stages=4 swap=1 split=2 "
-    "consumers=1 pingpong=0 cluster_m=1 cluster_n=1 ctas=1'",
-    "m=20 n=152 k=520 bias=1 impl=sm90 config='tile_m=64 tile_n=32 stages=4 swap=1 split=2 alone=1 consumers=1 "
-    "pingpong=0 cluster_m=1 cluster_n=1 ctas=1' # the next launch waits for its end",
-    "m=33 n=200 k=520 d=f32 beta=0.5 bias=1 impl=sm90 config='tile_m=64 tile_n=48 stages=4 swap=1 split=3 consumers=1 "
-    "pingpong=0 cluster_m=1 cluster_n=1 ctas=1'",
-    "m=300 n=200 k=392 a=bf16 bias=1 activation=gelu impl=sm90 config='tile_m=128 tile_n=96 stages=4 split=2 "
-    "consumers=2 pingpong=0 cluster_m=1 cluster_n=1 swap=0' # columns of both are partials of the other",
+    "m=16 n=200 k=520 impl=sm90 config='" ONE "tile_m=64 tile_n=16 stages=4 swap=1 ctas=1' # few rows: tiles of D^T",
+    "m=5 n=136 k=72 a=bf16 beta=-1 bias=1 activation=gelu impl=sm90 config='" ONE
+    "tile_m=64 tile_n=16 stages=3 swap=1 split=2 ctas=1'",
+    "m=20 n=152 k=148 lda=152 ldb=152 impl=sm90 config='" ONE "tile_m=64 tile_n=32 stages=4 swap=1 split=2 ctas=1'",
+    "m=20 n=152 k=520 bias=1 impl=sm90 config='" ONE
+    "tile_m=64 tile_n=32 stages=4 swap=1 split=2 alone=1 ctas=1' # the next launch waits for its end",
+    "m=33 n=200 k=520 d=f32 beta=0.5 bias=1 impl=sm90 config='" ONE
+    "tile_m=64 tile_n=48 stages=4 swap=1 split=3 ctas=1'",
+    "m=300 n=200 k=392 a=bf16 bias=1 activation=gelu impl=sm90 config='" TWO
+    "tile_m=128 tile_n=96 stages=4 split=2 swap=0' # columns of both are partials of the other",
     "m=200 n=337 k=200 ldd=344 impl=sm90 config='tile_m=64 tile_n=168 stages=4 consumers=2 pingpong=1 cluster_m=1 "
     "ragged=1' # the last box lies over the one before",
     "m=300 n=184 k=200 d=f32 bias=1 activation=gelu preactivation=1 a=bf16 impl=sm90 config='tile_m=64 tile_n=72 "
@@ -201,51 +193,50 @@ static const char *const cases[] = {
     "# the same of 8 bits, whose boxes were 16 bytes wide",
     "m=264 n=96 k=208 a=e4m3 d=e4m3 scale_d=1 amax=1 impl=sm90 config='tile_m=64 tile_n=96 stages=4 consumers=1 "
     "cluster_m=1' # stored once",
-    "m=300 n=70 k=264 ldd=72 impl=sm90 config='tile_m=64 tile_n=80 stages=6 swap=1 split=1 consumers=1 pingpong=0 "
-    "cluster_m=1 cluster_n=1' # D^T of more rows than columns",
-    "m=72 n=264 k=200 c=1 beta=1 ldc=272 bias=1 impl=sm90 config='tile_m=128 tile_n=80 stages=3 swap=1 buffers=1 "
-    "split=1 consumers=2 pingpong=0 cluster_m=1 cluster_n=1 ctas=1' # boxes of 16 rows",
-    "m=2112 n=160 k=16 a=bf16 d=f32 beta=1 impl=sm90 config='tile_m=64 tile_n=32 stages=4 consumers=1 pingpong=0 "
-    "cluster_m=1 cluster_n=1 buffers=4' # boxes of C come while those of the tile before are finished",
-    "m=3420 n=312 k=16 a=bf16 beta=-1 impl=sm90 config='tile_m=64 tile_n=64 stages=4 consumers=2 pingpong=1 "
-    "cluster_m=1 cluster_n=1 buffers=3'",
-    "m=260 n=500 k=40 a=bf16 beta=0.5 ldc=504 ldd=504 bias=1 impl=sm90 config='tile_m=128 tile_n=96 stages=3 "
-    "consumers=2 pingpong=0 buffers=2 cluster_m=1 cluster_n=1 ragged=1'",
-    "m=140 n=136 k=400 a=bf16 beta=0.5 bias=1 impl=sm90 config='tile_m=64 tile_n=64 stages=3 consumers=1 buffers=8 "
-    "pingpong=0 cluster_m=1 cluster_n=1 split=3'",
-    "m=260 n=504 k=72 a=bf16 activation=dgelu impl=sm90 config='tile_m=128 tile_n=128 stages=3 consumers=2 pingpong=1 "
-    "buffers=4 cluster_m=1 cluster_n=1' # X the same way",
-    "m=260 n=592 k=136 a=bf16 d=f32 beta=0.5 impl=sm90 config='" IN_TURN "tile_n=192 buffers=4' # 192 sums a thread",
-    "m=300 n=77 k=136 impl=sm90 config='tile_m=256 tile_n=80 stages=3 buffers=2 consumers=2 pingpong=0 cluster_m=1 "
-    "cluster_n=1'",
-    "m=389 n=600 k=72 beta=1 activation=gelu impl=sm90 config='" IN_TURN "tile_n=176 buffers=2'",
-    "m=200 n=589 k=136 c=1 beta=-1 fill=hard impl=sm90 config='" IN_TURN "tile_n=192 buffers=2'",
-    "m=200 n=586 k=136 ldd=592 impl=sm90 config='" IN_TURN "tile_n=168 buffers=2'",
-    "m=200 n=592 k=272 a=e4m3 d=e4m3 impl=sm90 config='" IN_TURN "tile_n=192 buffers=2'",
-    "m=260 n=400 k=272 a=e4m3 scale_a=row scale_b=row impl=sm90 config='" IN_TURN "tile_n=192 buffers=2'",
-    "m=260 n=392 k=136 bias=1 activation=gelu impl=sm90 config='" IN_TURN "tile_n=184 buffers=2'",
-    "m=130 n=136 k=72 c=1 beta=0 a=bf16 fill=hard impl=sm90 config='tile_m=64 tile_n=64 stages=3 consumers=2 "
-    "pingpong=1 cluster_m=1 cluster_n=1 buffers=4'",
+    "m=300 n=70 k=264 ldd=72 impl=sm90 config='" ONE
+    "tile_m=64 tile_n=80 stages=6 swap=1 split=1' # D^T of more rows than columns",
+    "m=72 n=264 k=200 c=1 beta=1 ldc=272 bias=1 impl=sm90 config='" TWO
+    "tile_m=128 tile_n=80 stages=3 swap=1 buffers=1 split=1 ctas=1' # boxes of 16 rows",
+    "m=2112 n=160 k=16 a=bf16 d=f32 beta=1 impl=sm90 config='" ONE
+    "tile_m=64 tile_n=32 stages=4 buffers=4' # boxes of C come while those of the tile before are finished",
+    "m=3420 n=312 k=16 a=bf16 beta=-1 impl=sm90 config='" IN_TURN "tile_m=64 tile_n=64 stages=4 buffers=3'",
+    "m=260 n=500 k=40 a=bf16 beta=0.5 ldc=504 ldd=504 bias=1 impl=sm90 config='" TWO
+    "tile_m=128 tile_n=96 stages=3 buffers=2 ragged=1'",
+    "m=140 n=136 k=400 a=bf16 beta=0.5 bias=1 impl=sm90 config='" ONE "tile_m=64 tile_n=64 stages=3 buffers=8 split=3'",
+    "m=260 n=504 k=72 a=bf16 activation=dgelu impl=sm90 config='" IN_TURN
+    "tile_m=128 tile_n=128 stages=3 buffers=4' # X the same way",
+    "m=260 n=592 k=136 a=bf16 d=f32 beta=0.5 impl=sm90 config='" IN_TURN
+    "tile_m=128 stages=3 ctas=1 tile_n=192 buffers=4' # 192 sums a thread",
+    "m=300 n=77 k=136 impl=sm90 config='" TWO "tile_m=256 tile_n=80 stages=3 buffers=2'",
+    "m=389 n=600 k=72 beta=1 activation=gelu impl=sm90 config='" IN_TURN
+    "tile_m=128 stages=3 ctas=1 tile_n=176 buffers=2'",
+    "m=200 n=589 k=136 c=1 beta=-1 fill=hard impl=sm90 config='" IN_TURN
+    "tile_m=128 stages=3 ctas=1 tile_n=192 buffers=2'",
+    "m=200 n=586 k=136 ldd=592 impl=sm90 config='" IN_TURN "tile_m=128 stages=3 ctas=1 tile_n=168 buffers=2'",
+    "m=200 n=592 k=272 a=e4m3 d=e4m3 impl=sm90 config='" IN_TURN "tile_m=128 stages=3 ctas=1 tile_n=192 buffers=2'",
+    "m=260 n=400 k=272 a=e4m3 scale_a=row scale_b=row impl=sm90 config='" IN_TURN
+    "tile_m=128 stages=3 ctas=1 tile_n=192 buffers=2'",
+    "m=260 n=392 k=136 bias=1 activation=gelu impl=sm90 config='" IN_TURN
+    "tile_m=128 stages=3 ctas=1 tile_n=184 buffers=2'",
+    "m=130 n=136 k=72 c=1 beta=0 a=bf16 fill=hard impl=sm90 config='" IN_TURN "tile_m=64 tile_n=64 stages=3 buffers=4'",
     "m=30 n=1064 k=200 beta=1 bias=1 impl=sm90 config='tile_m=64 tile_n=32 stages=3 swap=1 buffers=4 consumers=1 "
     "pingpong=0 cluster_m=1 cluster_n=2'",
-    "m=8 n=8512 k=136 impl=sm90 config='tile_m=64 tile_n=16 stages=10 consumers=1 pingpong=0 cluster_m=1 cluster_n=1 "
-    "swap=1 ctas=2 persistent=0' # more CTAs than an H200 holds",
-    "m=300 n=7 k=200 ldd=8 impl=sm90 config='tile_m=64 tile_n=16 stages=10 consumers=1 pingpong=0 cluster_m=1 "
-    "cluster_n=1 ctas=2 ragged=1' # few columns",
+    "m=8 n=8512 k=136 impl=sm90 config='" ONE
+    "tile_m=64 tile_n=16 stages=10 swap=1 ctas=2 persistent=0' # more CTAs than an H200 holds",
+    "m=300 n=7 k=200 ldd=8 impl=sm90 config='" ONE "tile_m=64 tile_n=16 stages=10 ctas=2 ragged=1' # few columns",
     "m=60 n=1100 k=200 impl=sm90 config='tile_m=64 tile_n=64 stages=6 consumers=1 pingpong=0 cluster_m=4 cluster_n=1 "
     "swap=1' # four CTAs share A",
-    "m=100 n=1100 k=130 lda=136 ldb=136 a=bf16 impl=sm90 config='tile_m=64 tile_n=112 stages=3 swap=1 consumers=2 "
-    "pingpong=1 cluster_m=1 cluster_n=1 ctas=1' # ping-pong; several tiles a CTA",
-    "m=20 n=99 k=64 ldd=104 bias=1 d=f32 impl=sm90 config='tile_m=64 tile_n=32 stages=3 swap=1 split=1 ragged=1 "
-    "consumers=1 pingpong=0 cluster_m=1 cluster_n=1 ctas=1'",
-    "m=20 n=99 k=64 bias=1 c=1 beta=2 impl=sm90 config='tile_m=64 tile_n=32 stages=3 swap=1 ragged=2 consumers=1 "
-    "pingpong=0 cluster_m=1 cluster_n=1 ctas=1' # rows of C and D anywhere",
-    "m=70 n=99 k=64 bias=1 c=1 beta=2 ldd=101 impl=sm90 config='tile_m=64 tile_n=64 stages=3 ragged=2 split=1 "
-    "consumers=1 pingpong=0 cluster_m=1 cluster_n=1 ctas=1'",
-    "m=70 n=99 k=128 d=f32 ldd=107 impl=sm90 config='tile_m=64 tile_n=64 stages=3 ragged=2 split=2 consumers=1 "
-    "pingpong=0 cluster_m=1 cluster_n=1 ctas=1'",
-    "m=272 n=200 k=136 impl=sm90 config='tile_m=64 tile_n=144 stages=3 swap=1 consumers=1 pingpong=0 cluster_m=1 "
-    "cluster_n=1 ctas=1' # two tiles of D^T along the rows of D",
+    "m=100 n=1100 k=130 lda=136 ldb=136 a=bf16 impl=sm90 config='" IN_TURN
+    "tile_m=64 tile_n=112 stages=3 swap=1 ctas=1' # ping-pong; several tiles a CTA",
+    "m=20 n=99 k=64 ldd=104 bias=1 d=f32 impl=sm90 config='" ONE
+    "tile_m=64 tile_n=32 stages=3 swap=1 split=1 ragged=1 ctas=1'",
+    "m=20 n=99 k=64 bias=1 c=1 beta=2 impl=sm90 config='" ONE
+    "tile_m=64 tile_n=32 stages=3 swap=1 ragged=2 ctas=1' # rows of C and D anywhere",
+    "m=70 n=99 k=64 bias=1 c=1 beta=2 ldd=101 impl=sm90 config='" ONE
+    "tile_m=64 tile_n=64 stages=3 ragged=2 split=1 ctas=1'",
+    "m=70 n=99 k=128 d=f32 ldd=107 impl=sm90 config='" ONE "tile_m=64 tile_n=64 stages=3 ragged=2 split=2 ctas=1'",
+    "m=272 n=200 k=136 impl=sm90 config='" ONE
+    "tile_m=64 tile_n=144 stages=3 swap=1 ctas=1' # two tiles of D^T along the rows of D",
     "m=256 n=256 k=1024 impl=splitk                            # slices of K, and a kernel that adds them",
     "m=8 n=40 k=1096 a=bf16 bias=1 impl=splitk config='slices=17' # more than are added in two rounds",
     "m=130 n=136 k=520 a=bf16 bias=1 activation=gelu beta=0.5 impl=splitk config='slices=5 tile_m=64 tile_n=128 "
@@ -257,8 +248,7 @@ static const char *const cases[] = {
     "m=310 n=520 k=408 impl=splitk config='slices=3 tile_m=256 tile_n=160 stages=4 buffers=1 consumers=2 cluster_m=1 "
     "cluster_n=2 swap=1' # in pairs that share the rows of B",
     "m=136 n=264 k=700 layout=tn fill=hard beta=1 impl=splitk config='slices=3 tile_m=64 tile_n=96 stages=4 "
-    "consumers=1 "
-    "cluster_m=1' # slices that are not K-major",
+    "consumers=1 cluster_m=1' # slices that are not K-major",
     "m=136 n=264 k=704 layout=nn bias=1 impl=splitk config='slices=4 tile_m=128 tile_n=144 stages=4 consumers=2 "
     "cluster_m=1'",
     "m=23 n=300 k=168 a=bf16 bias=1 beta=1 impl=sm90 config='tile_m=128 tile_n=32 stages=5 consumers=2 pingpong=1 "
@@ -305,24 +295,22 @@ static const char *const cases[] = {
     "m=40 n=48 k=40 activation=silu bias=1 bias_along=m",
     "m=40 n=48 k=40 activation=gelu_erf scale_a=row scale_b=row impl=naive",
     "m=40 n=48 k=40 activation=gelu_erf scale_a=row scale_b=row d=f32 impl=tiled",
-    "m=70 n=136 k=72 activation=silu bias=1 bias_along=m scale_a=row scale_b=row impl=sm90 config='tile_m=64 tile_n=64 "
-    "consumers=1 pingpong=0 cluster_m=1 cluster_n=1'",
-    "m=70 n=136 k=72 activation=silu bias=1 bias_along=m scale_a=row scale_b=row impl=sm90 config='tile_m=64 tile_n=80 "
-    "consumers=1 swap=1 pingpong=0 cluster_m=1 cluster_n=1'",
-    "m=700 n=2824 k=120 a=bf16 impl=sm90 config='tile_m=64 tile_n=64 stages=2 buffers=12 consumers=2 pingpong=1 "
-    "cluster_m=1 cluster_n=1 group=1 stays=1' # A stays, of rows of tiles that CTAs share",
+    "m=70 n=136 k=72 activation=silu bias=1 bias_along=m scale_a=row scale_b=row impl=sm90 config='" ONE
+    "tile_m=64 tile_n=64'",
+    "m=70 n=136 k=72 activation=silu bias=1 bias_along=m scale_a=row scale_b=row impl=sm90 config='" ONE
+    "tile_m=64 tile_n=80 swap=1'",
+    "m=700 n=2824 k=120 a=bf16 impl=sm90 config='" IN_TURN
+    "tile_m=64 tile_n=64 stages=2 buffers=12 group=1 stays=1' # A stays, of rows of tiles that CTAs share",
     "m=1000 n=2056 k=40 d=f32 beta=1 impl=sm90 config='tile_m=64 tile_n=64 stages=4 consumers=2 pingpong=1 cluster_m=2 "
     "cluster_n=1 group=1 stays=1 buffers=8'",
     "m=1400 n=520 k=184 layout=nn impl=sm90 config='tile_m=64 tile_n=64 stages=6 consumers=1 pingpong=0 cluster_m=1 "
     "cluster_n=2 group=1 stays=1'",
-    "m=1400 n=520 k=104 impl=sm90 config='tile_m=64 tile_n=32 stages=2 buffers=24 consumers=1 pingpong=0 swap=1 "
-    "cluster_m=1 cluster_n=1 group=1 stays=1' # with stages for one tile",
-    "m=70 n=136 k=72 activation=gelu preactivation=1 bias=1 beta=1 impl=sm90 config='tile_m=64 tile_n=64 consumers=1 "
-    "pingpong=0 cluster_m=1 cluster_n=1'",
-    "m=70 n=136 k=72 activation=gelu preactivation=1 bias=1 beta=1 d=f32 ldx=140 impl=sm90 config='tile_m=128 "
-    "tile_n=128 consumers=2 pingpong=1 buffers=1 stages=4 cluster_m=1 cluster_n=1'",
-    "m=200 n=136 k=72 activation=dgelu beta=0.5 impl=sm90 config='tile_m=64 tile_n=64 consumers=1 pingpong=0 "
-    "cluster_m=1 cluster_n=1'",
+    "m=1400 n=520 k=104 impl=sm90 config='" ONE
+    "tile_m=64 tile_n=32 stages=2 buffers=24 swap=1 group=1 stays=1' # with stages for one tile",
+    "m=70 n=136 k=72 activation=gelu preactivation=1 bias=1 beta=1 impl=sm90 config='" ONE "tile_m=64 tile_n=64'",
+    "m=70 n=136 k=72 activation=gelu preactivation=1 bias=1 beta=1 d=f32 ldx=140 impl=sm90 config='" IN_TURN
+    "tile_m=128 tile_n=128 buffers=1 stages=4'",
+    "m=200 n=136 k=72 activation=dgelu beta=0.5 impl=sm90 config='" ONE "tile_m=64 tile_n=64'",
     "m=70 n=137 k=72 activation=drelu impl=sm90 ldx=139 fill=hard",
     "m=70 n=137 k=72 activation=dsilu impl=tiled",
     "m=70 n=137 k=72 activation=dgelu_erf a=f32 beta=1",
@@ -333,8 +321,8 @@ static const char *const cases[] = {
     "m=70 n=137 k=72 activation=gelu preactivation=1 impl=sm90",
     "m=70 n=137 k=72 activation=gelu preactivation=1 impl=sm90 ldd=144 ldx=152",
     "m=70 n=137 k=72 activation=dgelu c=1 beta=1 impl=sm90",
-    "m=20 n=136 k=72 activation=dsilu c=1 beta=1 bias=1 bias_along=m impl=sm90 config='tile_m=64 tile_n=32 stages=3 "
-    "swap=1 consumers=1 pingpong=0 cluster_m=1 cluster_n=1'",
+    "m=20 n=136 k=72 activation=dsilu c=1 beta=1 bias=1 bias_along=m impl=sm90 config='" ONE
+    "tile_m=64 tile_n=32 stages=3 swap=1'",
     "m=140 n=133 k=72 gated=1 activation=gelu_erf impl=sm90 batch=2",
     "m=6 n=5 k=0 a=e4m3 bias=1 activation=silu layout=tn",
     "m=6 n=5 k=0 a=f32 beta=1 layout=tt",
@@ -346,8 +334,8 @@ static const char *const cases[] = {
     "m=140 n=133 k=72 gated=1 activation=gelu_erf bias=1 d=f32 impl=sm90",
     "m=140 n=200 k=136 gated=1 activation=silu bias=1 impl=sm90 config='tile_m=128 tile_n=160 consumers=2 cluster_m=1 "
     "stages=3' # halves that end inside a thread's vector",
-    "m=140 n=200 k=136 gated=1 activation=silu bias=1 scale_b=row impl=sm90 config='tile_m=64 tile_n=256 consumers=2 "
-    "pingpong=1 cluster_m=1 cluster_n=1 stages=3'",
+    "m=140 n=200 k=136 gated=1 activation=silu bias=1 scale_b=row impl=sm90 config='" IN_TURN
+    "tile_m=64 tile_n=256 stages=3'",
     "batch=2 m=72 n=80 k=80 gated=1 activation=gelu a=e4m3 scale_a=tensor scale_b=row bias=1",
     "m=140 n=136 k=80 sizes=33,0,1,106 a=e4m3 gated=1 activation=silu scale_a=row scale_b=row bias=1 d=e4m3 scale_d=1 "
     "amax=1",
@@ -355,33 +343,29 @@ static const char *const cases[] = {
     "m=140 n=136 k=80 a=i8 gated=1 activation=silu scale_a=row scale_b=row bias=1",
     "m=70 n=72 k=41 gated=1 activation=silu layout=nn impl=tiled",
     "m=70 n=33 k=40 gated=1 activation=gelu a=f32 math=tf32 scale_d=1 scale_a=row impl=tiled",
-    "m=140 n=136 k=136 gated=1 activation=silu scale_a=row impl=sm90 config='tile_m=128 tile_n=128 consumers=2 "
-    "pingpong=1 stages=3 cluster_m=1 cluster_n=1'",
+    "m=140 n=136 k=136 gated=1 activation=silu scale_a=row impl=sm90 config='" IN_TURN
+    "tile_m=128 tile_n=128 stages=3'",
     "batch=2 m=72 n=80 k=80 gated=1 activation=gelu a=e4m3 scale_a=tensor scale_b=tensor",
     "m=70 n=72 k=40 layout=nn impl=naive",
     "m=40 n=41 k=19 layout=tn a=f32                            # turned on the way to shared memory",
     "m=40 n=41 k=19 layout=tt impl=tiled",
     "m=40 n=41 k=21 layout=nn a=i8 d=i32 impl=tiled",
     "m=40 n=41 k=21 layout=tt a=f32 math=tf32 impl=tiled",
-    "m=128 n=192 k=72 layout=nn impl=sm90 config='tile_m=128 tile_n=128 stages=3 consumers=2 pingpong=1 cluster_m=1 "
-    "cluster_n=1 swap=0' # N-major",
+    "m=128 n=192 k=72 layout=nn impl=sm90 config='" IN_TURN "tile_m=128 tile_n=128 stages=3 swap=0' # N-major",
     "m=200 n=136 k=70 layout=tn a=bf16 beta=1 bias=1 impl=sm90 config='tile_m=128 tile_n=128 stages=3 consumers=2 "
     "pingpong=0 cluster_m=2 cluster_n=1' # both, and one shared in spans",
-    "m=128 n=72 k=136 layout=tt impl=sm90 config='tile_m=64 tile_n=64 stages=3 consumers=1 split=2 cluster_m=1 "
-    "cluster_n=1 pingpong=0' # M-major",
-    "m=64 n=100 k=70 lda=72 ldb=104 layout=nn impl=sm90 config='tile_m=64 tile_n=64 stages=3 consumers=1 swap=1 "
-    "cluster_m=1 cluster_n=1 pingpong=0'",
-    "m=144 n=328 k=200 layout=tn bias=1 impl=sm90 config='tile_m=128 tile_n=160 stages=4 consumers=2 pingpong=0 "
-    "cluster_m=1 cluster_n=1' # spans of which the last is used in part",
+    "m=128 n=72 k=136 layout=tt impl=sm90 config='" ONE "tile_m=64 tile_n=64 stages=3 split=2' # M-major",
+    "m=64 n=100 k=70 lda=72 ldb=104 layout=nn impl=sm90 config='" ONE "tile_m=64 tile_n=64 stages=3 swap=1'",
+    "m=144 n=328 k=200 layout=tn bias=1 impl=sm90 config='" TWO
+    "tile_m=128 tile_n=160 stages=4' # spans of which the last is used in part",
     "m=300 n=424 k=136 layout=nn fill=hard impl=sm90 config='tile_m=128 tile_n=208 stages=3 consumers=2 pingpong=0 "
     "cluster_m=2 cluster_n=1 swap=0' # shared, the second half ends within a span",
-    "m=200 n=328 k=136 a=bf16 layout=nn beta=1 bias=1 activation=gelu impl=sm90 config='tile_m=128 tile_n=160 stages=3 "
-    "consumers=2 pingpong=0 cluster_m=1 cluster_n=1 swap=1' # D^T, whose columns are rows of a K-major A",
-    "m=40 n=264 k=520 layout=tn a=bf16 beta=1 impl=sm90 config='tile_m=64 tile_n=48 stages=4 consumers=1 swap=1 "
-    "split=4 "
-    "cluster_m=1 cluster_n=1 pingpong=0' # D^T of few rows",
-    "m=136 n=200 k=420 layout=tn groups_of=k sizes=0,70,1,129,0,220 fill=hard impl=sm90 config='tile_m=128 tile_n=80 "
-    "consumers=2 pingpong=0 cluster_m=1 cluster_n=1 stages=4 split=1 swap=0' # cleared in whole spans",
+    "m=200 n=328 k=136 a=bf16 layout=nn beta=1 bias=1 activation=gelu impl=sm90 config='" TWO
+    "tile_m=128 tile_n=160 stages=3 swap=1' # D^T, whose columns are rows of a K-major A",
+    "m=40 n=264 k=520 layout=tn a=bf16 beta=1 impl=sm90 config='" ONE
+    "tile_m=64 tile_n=48 stages=4 swap=1 split=4' # D^T of few rows",
+    "m=136 n=200 k=420 layout=tn groups_of=k sizes=0,70,1,129,0,220 fill=hard impl=sm90 config='" TWO
+    "tile_m=128 tile_n=80 stages=4 split=1 swap=0' # cleared in whole spans",
     "batch=2 m=72 n=64 k=40 layout=tn lda=80",
     "m=100 n=71 k=67 layout=nn impl=pitched a=e5m2 d=f32       # one turned, one copied",
     "batch=2 m=80 n=70 k=64 layout=tn a=e4m3                   # both turned",
@@ -396,10 +380,9 @@ static const char *const cases[] = {
     "batch=2 m=70 n=76 k=80 stride_a=5608 stride_b=6200 c=1 beta=1 bias=1 activation=relu # gaps between matrices",
     "batch=4 m=64 n=32 k=64 lda=256 stride_a=64 ldb=256 stride_b=64 ldd=128 stride_d=32 # side by side, as heads are",
     "batch=5 m=33 n=35 k=37 c=1 beta=0.5",
-    "batch=3 m=20 n=99 k=64 bias=1 c=1 beta=2 impl=sm90 config='tile_m=64 tile_n=32 stages=3 swap=1 ragged=2 "
-    "consumers=1 pingpong=0 cluster_m=1 cluster_n=1 ctas=1' # rows of C and D anywhere",
-    "batch=3 m=100 n=90 k=200 ldd=96 impl=sm90 config='tile_m=64 tile_n=64 stages=3 split=2 ragged=1 consumers=1 "
-    "pingpong=0 cluster_m=1 cluster_n=1 ctas=1'",
+    "batch=3 m=20 n=99 k=64 bias=1 c=1 beta=2 impl=sm90 config='" ONE
+    "tile_m=64 tile_n=32 stages=3 swap=1 ragged=2 ctas=1' # rows of C and D anywhere",
+    "batch=3 m=100 n=90 k=200 ldd=96 impl=sm90 config='" ONE "tile_m=64 tile_n=64 stages=3 split=2 ragged=1 ctas=1'",
     "batch=2 m=140 n=130 k=300 lda=301 impl=pitched            # matrices that start anywhere",
     "batch=3 m=9 n=11 k=13 impl=naive",
     "m=300 n=136 k=72 groups=5                                 # rows dealt out to five B",
@@ -412,26 +395,24 @@ static const char *const cases[] = {
     "m=180 n=50 k=70 sizes=3,0,120,1,56 bias=1 scale_b=row a=f32 beta=1 layout=tt impl=fma",
     "m=180 n=50 k=70 sizes=65,115 gated=1 activation=silu impl=tiled config='tile_m=64 tile_n=64'",
     "m=460 n=136 k=200 sizes=70,0,127,1,129,133 c=1 beta=1 bias=1 scale_a=row scale_b=row activation=silu impl=sm90 "
-    "config='tile_m=128 tile_n=128 stages=3 buffers=2 consumers=2 pingpong=1 cluster_m=1 cluster_n=1'",
+    "config='" IN_TURN "tile_m=128 tile_n=128 stages=3 buffers=2'",
     "m=460 n=136 k=200 sizes=70,0,127,1,129,133 preactivation=1 bias=1 bias_along=m activation=gelu d=f32 impl=sm90 "
     "config='tile_m=128 tile_n=64 stages=3 consumers=2 pingpong=0 cluster_m=2 cluster_n=1'",
-    "m=200 n=264 k=136 sizes=70,0,1,129 activation=dgelu layout=nn impl=sm90 config='tile_m=64 tile_n=128 stages=4 "
-    "consumers=1 pingpong=0 cluster_m=1 cluster_n=1' # N-major B",
+    "m=200 n=264 k=136 sizes=70,0,1,129 activation=dgelu layout=nn impl=sm90 config='" ONE
+    "tile_m=64 tile_n=128 stages=4' # N-major B",
     "m=200 n=264 k=136 sizes=70,0,1,129 layout=nn impl=sm90 config='tile_m=256 tile_n=128 stages=3 consumers=2 "
     "pingpong=0 cluster_m=1 cluster_n=2'",
-    "m=100 n=200 k=200 sizes=1,0,17,40,3,0,39 beta=1 bias=1 scale_a=row scale_b=row impl=sm90 config='tile_m=64 "
-    "tile_n=32 stages=3 consumers=1 swap=1 pingpong=0 cluster_m=1 cluster_n=1'",
-    "m=300 n=300 k=136 sizes=1,0,170,40,50,0,39 bias=1 preactivation=1 activation=relu impl=sm90 config='tile_m=256 "
-    "tile_n=96 stages=3 consumers=2 swap=1 pingpong=0 cluster_m=1 cluster_n=1 buffers=2' # rows of the last boxes in "
-    "none",
-    "m=1100 n=512 k=72 sizes=70,300,0,1,129,600 impl=sm90 config='tile_m=64 tile_n=32 stages=3 consumers=2 pingpong=1 "
-    "cluster_m=1 cluster_n=1' # several tiles a consumer",
-    "m=600 n=960 k=40 sizes=70,129,0,1,129,271 beta=1 bias=1 impl=sm90 config='tile_m=64 tile_n=96 stages=3 "
-    "consumers=1 pingpong=0 cluster_m=1 cluster_n=1 buffers=2' # and a CTA, some with an odd number of boxes",
-    "m=740 n=1060 k=16 d=f32 impl=sm90 config='tile_m=64 tile_n=96 stages=3 consumers=1 pingpong=0 cluster_m=1 "
-    "cluster_n=1 buffers=2' # an odd number of boxes in each of several tiles",
-    "m=70 n=104 k=520 sizes=33,0,1,36 bias=1 impl=sm90 config='tile_m=64 tile_n=64 stages=3 consumers=1 split=2 "
-    "pingpong=0 cluster_m=1 cluster_n=1'",
+    "m=100 n=200 k=200 sizes=1,0,17,40,3,0,39 beta=1 bias=1 scale_a=row scale_b=row impl=sm90 config='" ONE
+    "tile_m=64 tile_n=32 stages=3 swap=1'",
+    "m=300 n=300 k=136 sizes=1,0,170,40,50,0,39 bias=1 preactivation=1 activation=relu impl=sm90 config='" TWO
+    "tile_m=256 tile_n=96 stages=3 swap=1 buffers=2' # rows of the last boxes in none",
+    "m=1100 n=512 k=72 sizes=70,300,0,1,129,600 impl=sm90 config='" IN_TURN
+    "tile_m=64 tile_n=32 stages=3' # several tiles a consumer",
+    "m=600 n=960 k=40 sizes=70,129,0,1,129,271 beta=1 bias=1 impl=sm90 config='" ONE
+    "tile_m=64 tile_n=96 stages=3 buffers=2' # and a CTA, some with an odd number of boxes",
+    "m=740 n=1060 k=16 d=f32 impl=sm90 config='" ONE
+    "tile_m=64 tile_n=96 stages=3 buffers=2' # an odd number of boxes in each of several tiles",
+    "m=70 n=104 k=520 sizes=33,0,1,36 bias=1 impl=sm90 config='" ONE "tile_m=64 tile_n=64 stages=3 split=2'",
     "m=140 n=133 k=72 sizes=33,0,1,106 gated=1 activation=gelu_erf impl=sm90 # ends of rows by elements",
     "m=140 n=133 k=72 sizes=33,0,1,106 ldd=135 beta=1 c=1 impl=sm90 # all by elements",
     "m=100 n=69 k=131 sizes=33,0,1,46,20 a=e4m3 d=f32 fill=hard # copies of A and of all B",
@@ -546,12 +527,12 @@ static const char *const cases[] = {
     "m=70 n=72 k=256 a=e5m2 scale_a=block scale_b=block sizes=33,0,1,36 impl=tiled fill=hard",
     "m=40 n=49 k=0 b=u8 scale_b=block c=1 beta=0.5 bias=1",
     "m=64 n=64 k=64 pointers=1",
-    "m=256 n=256 k=192 batch=3 pointers=1 bias=1 c=1 beta=1 fill=hard impl=sm90 config='tile_m=128 tile_n=128 stages=4 "
-    "buffers=2 consumers=2 pingpong=1 cluster_m=1 cluster_n=1' # whole tiles, by maps of all memory",
-    "m=64 n=128 k=128 batch=3 pointers=1 activation=dgelu impl=sm90 config='tile_m=64 tile_n=64 stages=3 swap=1 "
-    "consumers=2 pingpong=1 cluster_m=1 cluster_n=1'",
-    "m=128 n=256 k=128 batch=2 pointers=1 layout=tn preactivation=1 activation=gelu a=bf16 impl=sm90 config='tile_m=64 "
-    "tile_n=128 stages=3 consumers=2 pingpong=1 cluster_m=1 cluster_n=1'",
+    "m=256 n=256 k=192 batch=3 pointers=1 bias=1 c=1 beta=1 fill=hard impl=sm90 config='" IN_TURN
+    "tile_m=128 tile_n=128 stages=4 buffers=2' # whole tiles, by maps of all memory",
+    "m=64 n=128 k=128 batch=3 pointers=1 activation=dgelu impl=sm90 config='" IN_TURN
+    "tile_m=64 tile_n=64 stages=3 swap=1'",
+    "m=128 n=256 k=128 batch=2 pointers=1 layout=tn preactivation=1 activation=gelu a=bf16 impl=sm90 config='" IN_TURN
+    "tile_m=64 tile_n=128 stages=3'",
     "m=72 n=136 k=136 batch=3 pointers=1 bias=1 c=1 beta=1 fill=hard impl=pitched # copies of A and B",
     "m=140 n=136 k=201 batch=3 pointers=1 c=1 beta=1 impl=pitched",
     "m=70 n=80 k=144 pointers=1 a=e4m3 layout=nn batch=2 impl=pitched # turned",
@@ -580,28 +561,26 @@ static const char *const cases[] = {
     "m=36 n=400 k=400 a=e4m3 scale_a=block scale_b=block groups=3",
     "m=256 n=256 k=512 a=e4m3 scale_a=block scale_b=square c=1 beta=1 impl=sm90 config='tile_m=128 tile_n=128 "
     "consumers=2 pingpong=0 cluster_m=2 cluster_n=1 stages=3'",
-    "m=300 n=256 k=640 a=e4m3 scale_a=block scale_b=square impl=sm90 config='tile_m=128 tile_n=64 consumers=1 "
-    "pingpong=0 cluster_m=1 cluster_n=1 stages=3 swap=0' # two blocks of rows a consumer",
-    "m=100 n=144 k=1300 a=e4m3 b=e5m2 scale_a=block scale_b=block lda=1312 ldb=1312 impl=sm90 config='tile_m=64 "
-    "tile_n=144 consumers=1 pingpong=0 cluster_m=1 cluster_n=1 stages=4' # scales of more columns than threads",
-    "m=131 n=400 k=640 a=e4m3 scale_a=block scale_b=square impl=sm90 config='tile_m=128 tile_n=192 consumers=2 "
-    "pingpong=0 cluster_m=1 cluster_n=1 stages=3' # halves of squares, m=131 no multiple of 4",
+    "m=300 n=256 k=640 a=e4m3 scale_a=block scale_b=square impl=sm90 config='" ONE
+    "tile_m=128 tile_n=64 stages=3 swap=0' # two blocks of rows a consumer",
+    "m=100 n=144 k=1300 a=e4m3 b=e5m2 scale_a=block scale_b=block lda=1312 ldb=1312 impl=sm90 config='" ONE
+    "tile_m=64 tile_n=144 stages=4' # scales of more columns than threads",
+    "m=131 n=400 k=640 a=e4m3 scale_a=block scale_b=square impl=sm90 config='" TWO
+    "tile_m=128 tile_n=192 stages=3' # halves of squares, m=131 no multiple of 4",
     "m=260 n=256 k=384 a=e4m3 scale_a=block scale_b=block impl=sm90 config='tile_m=256 tile_n=64 consumers=2 "
     "pingpong=0 cluster_m=1 cluster_n=2 stages=3' # a box of scales for each consumer's rows",
     "m=70 n=200 k=100 a=e4m3 scale_a=block scale_b=square lda=112 ldb=112 # a single K tile",
     "m=256 n=256 k=512 a=e4m3 scale_a=block scale_b=square impl=sm90 config='tile_m=128 tile_n=64 stages=3 consumers=2 "
     "pingpong=0 cluster_m=2 cluster_n=2' # every warp frees stages in four CTAs",
-    "m=100 n=384 k=640 a=e4m3 scale_a=block scale_b=square impl=sm90 config='tile_m=128 tile_n=112 consumers=2 swap=1 "
-    "pingpong=0 cluster_m=1 cluster_n=1 stages=3'",
+    "m=100 n=384 k=640 a=e4m3 scale_a=block scale_b=square impl=sm90 config='" TWO
+    "tile_m=128 tile_n=112 swap=1 stages=3'",
     "m=70 n=72 k=40 epilogue=tril impl=naive                   # custom epilogues, which know their element's place",
     "m=70 n=72 k=40 epilogue=relu2 a=bf16 d=f32 bias=1 fill=hard impl=naive",
     "batch=3 m=70 n=133 k=41 epilogue=tril layout=nn impl=tiled",
     "m=140 n=136 k=72 epilogue=tril bias=1 activation=silu impl=sm90",
-    "batch=2 m=200 n=168 k=264 epilogue=tril beta=1 impl=sm90 config='tile_m=64 tile_n=80 stages=4 consumers=2 "
-    "pingpong=1 "
-    "cluster_m=1 cluster_n=1 split=1 swap=0'",
-    "m=70 n=136 k=200 epilogue=tril impl=sm90 config='tile_m=64 tile_n=32 consumers=1 swap=1 pingpong=0 cluster_m=1 "
-    "cluster_n=1'",
+    "batch=2 m=200 n=168 k=264 epilogue=tril beta=1 impl=sm90 config='" IN_TURN
+    "tile_m=64 tile_n=80 stages=4 split=1 swap=0'",
+    "m=70 n=136 k=200 epilogue=tril impl=sm90 config='" ONE "tile_m=64 tile_n=32 swap=1'",
     "m=140 n=136 k=520 epilogue=tril impl=sm90 config='tile_m=64 tile_n=64 stages=4 split=2 cluster_m=2 cluster_n=1 "
     "consumers=1 pingpong=0'",
     "m=130 n=136 k=520 epilogue=tril beta=0.5 impl=splitk config='slices=3'",
@@ -609,8 +588,8 @@ static const char *const cases[] = {
     "m=256 n=256 k=1024 epilogue=relu2 scatter=300 weighted=1 fill=hard",
     "m=70 n=136 k=72 epilogue=tril scatter=80 impl=sm90        # rows of the product",
     "m=300 n=136 k=72 sizes=0,70,1,129,100 epilogue=tril impl=sm90 # and of each group",
-    "m=100 n=200 k=200 sizes=1,0,17,40,3,0,39 epilogue=tril impl=sm90 config='tile_m=64 tile_n=32 stages=3 consumers=1 "
-    "swap=1 pingpong=0 cluster_m=1 cluster_n=1'",
+    "m=100 n=200 k=200 sizes=1,0,17,40,3,0,39 epilogue=tril impl=sm90 config='" ONE
+    "tile_m=64 tile_n=32 stages=3 swap=1'",
     "m=37 n=33 k=21 sizes=3,0,20,1,13 epilogue=tril impl=tiled",
     "m=36 n=136 k=144 a=e4m3 d=e4m3 sizes=33,0,1,2 epilogue=tril scale_d=1 amax=1 impl=sm90",
     "m=40 n=41 k=80 groups=3 groups_of=k layout=tn epilogue=tril",
