@@ -246,7 +246,8 @@ static bool candidate_pipeline(const void *desc, const ckl_device_info *device, 
 {
     const ckl_crossentropy_desc *d = desc;
     crossentropy_config *c = config;
-    const int times = d->cols * dtype_bytes(d->dtype) > FLOW_BYTES ? 2 : 1;
+    const bool spills = d->weighted && d->smoothing > 0;
+    const int times = !spills && d->cols * dtype_bytes(d->dtype) > FLOW_BYTES ? 2 : 1;
     const int cluster = 1 << i / FLOW_STEPS, steps = times * (FLOW_STEPS - i % FLOW_STEPS);
     if (cluster > row_pipeline_cluster_max(device))
         return false;
