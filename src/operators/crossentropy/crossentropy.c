@@ -239,14 +239,16 @@ static plan_cost cost_row(const void *desc, const ckl_device_info *device, const
 
 /* Rows that flow */
 
-enum { FLOW_THREADS = 256, FLOW_STEPS = 4, FLOW_STAGES = 24 };
+enum { FLOW_THREADS = 256, FLOW_STEPS = 4, FLOW_STAGES = 24, FLOW_BYTES = 2 << 20 };
 
-/* Clusters of 1, 2, 4 ... CTAs, by chunks of 4, 3, 2 and 1 vectors a thread. */
+/* Clusters of 1, 2, 4 ... CTAs, by chunks of 4, 3, 2 and 1 vectors a thread, of rows past 2^19 f32 twice as many. */
 static bool candidate_pipeline(const void *desc, const ckl_device_info *device, int i, void *config)
 {
     const ckl_crossentropy_desc *d = desc;
     crossentropy_config *c = config;
-    const int cluster = 1 << i / FLOW_STEPS, steps = FLOW_STEPS - i % FLOW_STEPS;
+    const bool spills = d->weighted && d->smoothing > 0;
+    const int times = !spills && d->cols * dtype_bytes(d->dtype) > FLOW_BYTES ? 2 : 1;
+    const int cluster = 1 << i / FLOW_STEPS, steps = times * (FLOW_STEPS - i % FLOW_STEPS);
     if (cluster > row_pipeline_cluster_max(device))
         return false;
     c->split =
@@ -287,9 +289,9 @@ static ckl_status admit_pipeline(const void *desc, const ckl_device_info *device
     if (c->split.ragged && d->cols < 2 * row_vec_full(d->dtype))
         FAIL(CKL_UNSUPPORTED, "%s: cols=%" PRId64 " may be less than a vector between 16-byte boundaries", what,
              d->cols);
-    TRY(admit_form(what, d, device, c));
     TRY(row_pipeline_admit(what, &split, d->cols, c->dtype, 1, CROSSENTROPY_FLOW_VALUES, device));
     TRY(row_pipeline_dynamic_admit(what, &split, d->cols));
+    TRY(admit_form(what, d, device, c));
     if (d->rows > INT32_MAX)
         FAIL(CKL_UNSUPPORTED, "%s: rows=%" PRId64 " are more than %d", what, d->rows, INT32_MAX);
     return CKL_OK;
@@ -307,17 +309,19 @@ static ckl_status choose_pipeline(const void *desc, const ckl_device_info *devic
     const int64_t sms = device->sm_count, most = d->dtype == CKL_F32 ? ROWS_OF_SM * sms : sms / 2;
     crossentropy_config other = *(crossentropy_config *)config;
     double least = INFINITY;
-    if (!device->has_tma || d->cols < COLS_MIN || d->rows >= most)
-        FAIL(CKL_UNSUPPORTED, "%s: chosen on Hopper, for few rows of %d elements and more", what, COLS_MIN);
-    status_mute(true);
     for (int i = 0; candidate_pipeline(desc, device, i, &other); i++) {
         const double us = cost_pipeline(desc, device, &other).us;
-        if (us < least && admit_pipeline(desc, device, &other) == CKL_OK) {
+        const int64_t cols = row_split_cols(&other.split), ends = 2 * other.split.vec; // each CTA has a chunk
+        if (us < least && other.flow.chunks <= ROW_PIPELINE_CHUNKS_MAX &&
+            cols - cols / other.split.cluster < d->cols - ends) {
             least = us;
             *(crossentropy_config *)config = other;
         }
     }
-    status_mute(false);
+    if (!device->has_tma || d->direction == CKL_DIRECTION_BACKWARD || d->cols < COLS_MIN || d->rows >= most ||
+        least == INFINITY)
+        FAIL(CKL_UNSUPPORTED, "%s: chosen on Hopper, forward, for few long rows that a cluster holds in eight chunks",
+             what);
     return CKL_OK;
 }
 

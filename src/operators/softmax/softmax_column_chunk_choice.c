@@ -150,9 +150,9 @@ static int64_t choose_held(const ckl_softmax_desc *d, const ckl_device_info *dev
 
 /*
  * Do CTAs hold whole strips? By lines of 128 bytes: 24x600x299x64 bf16 281 us, in two chunks 428; gradients of
- * 48x300x2176 bf16 47.8, in two chunks 62.1. Gradients also by two CTAs an SM: 128x512x24x32 f16 75.8, 86.2. 16 bits by
- * lines of 64, too: 40x864x11x64 bf16 30.7, in chunks 35.2, gradients of 16x640x4096 72.7, 77.6; f32 is slower,
- * 112x1280x96 37.0, 33.6.
+ * 48x300x2176 bf16 47.8, in two chunks 62.1. Gradients also by two CTAs an SM: 128x512x24x32 f16 75.8, 86.2. Forward of
+ * 16 bits by lines of 64, too: 40x864x11x64 bf16 30.7, in chunks 35.2; others are slower, 112x1280x96 f32 37.0, 33.6,
+ * or not faster: gradients of 16x640x4096 bf16 72.7, 77.6, but of 640x38912 46.7, 42.4.
  */
 static bool fits_whole(const ckl_softmax_desc *d, int lanes, softmax_column_config *c)
 {
@@ -162,7 +162,7 @@ static bool fits_whole(const ckl_softmax_desc *d, int lanes, softmax_column_conf
         return split_held(d, HELD_CTAS, RAGGED_LANES, row_vec_full(d->dtype), 0, c) == 1;
     return split_held(d, HELD_CTAS, lanes, vec, 1, c) == 1 ||
            (!is_forward(d) && split_held(d, FEWER_CTAS, lanes, vec, KEPT_FEW, c) == 1) ||
-           (is_half(d) && split_held(d, HELD_CTAS, lanes / 2, vec, 1, c) == 1);
+           (is_half_forward(d) && split_held(d, HELD_CTAS, lanes / 2, vec, 1, c) == 1);
 }
 
 /*
