@@ -144,8 +144,8 @@ handler run_load_global, run_store_global, run_load_strong, run_store_strong, ru
     run_store_shared;
 handler run_cp_async, run_cp_async_commit, run_cp_async_wait;
 handler run_fence, run_fence_proxy, run_fence_init;
-handler run_bulk_load, run_bulk_store, run_bulk_prefetch, run_prefetch, run_discard, run_tma_load, run_tma_store, run_tma_prefetch,
-    run_bulk_commit, run_bulk_wait;
+handler run_bulk_load, run_bulk_store, run_bulk_prefetch, run_prefetch, run_discard, run_tma_load, run_tma_store,
+    run_tma_prefetch, run_bulk_commit, run_bulk_wait;
 handler run_store_async;
 handler run_mbarrier_init, run_mbarrier_arrive, run_mbarrier_expect, run_mbarrier_wait;
 handler run_bar_sync, run_bar_arrive, run_cluster_arrive, run_cluster_wait, run_mapa, run_setmaxnreg;

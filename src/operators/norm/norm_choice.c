@@ -257,8 +257,8 @@ static bool choose_cut(const norm_rows *d, const ckl_device_info *device, norm_c
 
 /*
  * Rows that flow, as many CTAs an SM as have room; those out of phase with y are cut out of the ring. Cutting keeps
- * threads busy: where a ring of four chunks has two rows of 16 bits, three CTAs an SM are faster than two with six, 54.5
- * us for 57.6 (layer norm 3072x13312). False: others.
+ * threads busy: where a ring of four chunks has two rows of 16 bits, three CTAs an SM are faster than two with six,
+ * 54.5 us for 57.6 (layer norm 3072x13312). False: others.
  */
 static bool choose_flow(const norm_rows *d, const ckl_device_info *device, norm_config *c)
 {

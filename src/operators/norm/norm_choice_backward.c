@@ -112,8 +112,8 @@ static bool choose_backward_split(int64_t cols, int vec, int elements, int clust
 
 /*
  * How rows of gradients flow. A thread keeps sums of its columns, so their number bounds the warps of an SM, whose four
- * partitions have 512 registers a lane each. Threads and warps are what was measured to be fastest (bench/notes/norm.md):
- * more warps wait less, larger CTAs and clusters longer.
+ * partitions have 512 registers a lane each. Threads and warps are what was measured to be fastest
+ * (bench/notes/norm.md): more warps wait less, larger CTAs and clusters longer.
  */
 typedef struct flow_shape {
     int rows, bytes;              // mask; of an element
@@ -179,8 +179,8 @@ static int elements_of(const flow_shape *shape)
 }
 
 /*
- * Rings of three rows are as deep as pays: 1024x17792 f16 49.1 us by 13 stages, 47.4 by 8; 2048x11776 bf16, cut, 60.0 by
- * 17, 57.0 by 9.
+ * Rings of three rows are as deep as pays: 1024x17792 f16 49.1 us by 13 stages, 47.4 by 8; 2048x11776 bf16, cut, 60.0
+ * by 17, 57.0 by 9.
  */
 static row_pipeline_split split_of_flow(const flow *f, const norm_rows *d)
 {
@@ -204,8 +204,8 @@ static row_pipeline_split split_of_flow(const flow *f, const norm_rows *d)
 }
 
 /*
- * What a row costs, if that counts. What bounds odd ones is instructions of few warps: the time is about that of a row's
- * instructions, by the root of the warps for which an SM has registers.
+ * What a row costs, if that counts. What bounds odd ones is instructions of few warps: the time is about that of a
+ * row's instructions, by the root of the warps for which an SM has registers.
  */
 static double cost_of(const norm_rows *d, const flow *f)
 {
