@@ -95,12 +95,14 @@ static bool may_share(const sliding_config *c)
 }
 
 /*
- * Has an SM few of the CTAs that it could hold? Then their threads wait for each copy: 672 of 14x14 under 5x5 by stride 2
- * take 8.9 us by shared ones, 10.3 without, 480 under 3x3 6.9 and 7.3, but 480 under 5x5 12.0 and 10.3.
+ * Has an SM few of the CTAs that it could hold? Then their threads wait for each copy: 672 of 14x14 under 5x5 by stride
+ * 2 take 8.9 us by shared ones, 10.3 without, 480 under 3x3 6.9 and 7.3, but 480 under 5x5 12.0 and 10.3. One column a
+ * thread of 4 channels gains nothing: 8 of 144 of 56x56 take 9.2 us by them, 7.4 by 4 columns without.
  */
 static bool is_alone(const ckl_conv_desc *d, const ckl_device_info *device, const sliding_config *c)
 {
-    return 2 * threads_of(d, c) <= (int64_t)(c->ctas < 4 ? 3 : 4) * SLIDING_THREADS * device->sm_count;
+    return (c->cols > 1 || c->vec < 4) &&
+           2 * threads_of(d, c) <= (int64_t)(c->ctas < 4 ? 3 : 4) * SLIDING_THREADS * device->sm_count;
 }
 
 /*
