@@ -13,6 +13,7 @@ enum {
     PIXEL_BYTES_MIN = 32,               // a sector
     BUNDLE_MAX = 64,
     BUNDLE_MAX_WHOLE = 288,  // threads that three CTAs have registers for
+    FOLDED_MAX = 352,        // 75x333x24x432 f16 711 us by single elements, 531 folded; 32x483x32x147 bf16 178, 261
     PLANES_BYTES = 12 << 10, // of nchw that are worth a CTA
     CLUSTER_MAX = 8,
     SLICE_BYTES = 113 << 10, // two CTAs an SM: one loads while the other adds up and writes
@@ -200,7 +201,7 @@ static bool fold_pixels(const groupnorm_search *s, groupnorm_config *c)
 {
     const ckl_groupnorm_desc *d = s->d;
     const int whole = (int)min_i64(power_of_two_in(d->c), GROUPNORM_VECTOR_BYTES);
-    if (d->layout == CKL_IMAGE_NCHW || d->groups > THREADS_MAX)
+    if (d->layout == CKL_IMAGE_NCHW || d->groups > FOLDED_MAX)
         return false;
     groupnorm_config folded = *c;
     folded.bundle = (int)d->groups;

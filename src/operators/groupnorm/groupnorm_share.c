@@ -124,9 +124,10 @@ static bool share_out(const groupnorm_search *s, int64_t units, int64_t budget, 
 {
     const bool nchw = s->d->layout == CKL_IMAGE_NCHW;
     const int threads_max = s->threads_max;
-    const double KEPT_OUT = 1.15, LESS = 0.9999; // of more threads, whose cost is the same but for rounding
+    const double KEPT_OUT = 1.15;
     const int64_t vectors = units * groupnorm_grid_of(c).columns;
     const bool forward = s->d->direction == CKL_DIRECTION_FORWARD;
+    const double LESS = forward ? 0.9999 : 1; // of more threads, whose cost is the same but for rounding
     const int64_t slices = c->parts * ceil_div(groupnorm_units(s->d, c), max_i64(units, 1));
     const bool few = s->slicing == GROUPNORM_CLUSTER &&
                      (groupnorm_bundles(s->d, c) * c->cluster < s->device->sm_count || runs_at_once(s, vectors, c));

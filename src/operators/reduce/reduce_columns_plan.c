@@ -8,6 +8,8 @@
 
 enum { WARP = 32 };
 
+static const double NEARLY = 0.99, SURE = 0.9; // of a cost: as much as one that costs less promises
+
 enum {
     WORD_BYTES = 4,       // of a register
     STATE_MAX = 16,       // registers of all columns of a thread: more do not fit
@@ -92,9 +94,9 @@ static ckl_status check_columns(const reduce_view *v)
  */
 static bool leaves_no_place(const reduce_view *v, const ckl_device_info *device, const reduce_columns_config *c)
 {
-    enum { NEARLY = 32 }; // one of so many may be missing
+    enum { OF = 32 }; // one of so many may be missing
     const int64_t ctas = tiles_of(v, c) * c->split, fit = resident_ctas(v, device, c);
-    return !is_ragged(v, c) && ctas <= fit && NEARLY * ctas >= (NEARLY - 1) * fit;
+    return !is_ragged(v, c) && ctas <= fit && OF * ctas >= (OF - 1) * fit;
 }
 
 static bool compensates(const reduce_view *v, const reduce_columns_config *c)
@@ -190,30 +192,31 @@ static void consider(const reduce_view *v, const ckl_device_info *device, const 
                 continue;
             set_steps(v, &c);
             share_columns(v, device, alone && may_be_alone(v, device, &c) ? 1 : INT32_MAX, &c);
-            if (best->lanes == 0 || cost_columns(v, device, &c).us < sure * cost_columns(v, device, best).us)
+            const double less = c.vec == 1 && c.split > 1 ? SURE : sure;
+            if (best->lanes == 0 || cost_columns(v, device, &c).us < less * cost_columns(v, device, best).us)
                 *best = c;
         }
 }
 
 /*
- * The widest vectors by 256 threads, or others. Where they promise a tenth less, half vectors of columns that begin
- * anywhere, and single elements.
+ * The widest vectors by 256 threads, or others; single elements of columns that begin anywhere, where no CTAs share
+ * them. Where they promise a tenth less, half vectors, and other single elements.
  */
 static ckl_status choose_columns(const void *desc, const ckl_device_info *device, void *config)
 {
     static const int threads[] = { 256, 512, 128 };
-    static const double NEARLY = 0.99, SURE = 0.9;
     reduce_columns_config *c = config, t = *c;
     const reduce_view *v = desc;
     TRY(check_columns(v));
     t.kind = v->kind;
     const int widest = widest_vector(v);
-    const int vectors[] = { widest, columns_divide(v, widest) ? 1 : widest / 2, 1 };
+    const bool ragged = !columns_divide(v, widest);
+    const int vectors[] = { widest, ragged ? widest / 2 : 1, 1 };
     c->lanes = 0;
     for (int i = 0; i < COUNT_OF(threads) * COUNT_OF(vectors); i++) {
         t.threads = threads[i / COUNT_OF(vectors)];
         t.vec = vectors[i % COUNT_OF(vectors)];
-        consider(v, device, &t, t.vec == widest ? NEARLY : SURE, c);
+        consider(v, device, &t, t.vec == widest || (ragged && t.vec == 1) ? NEARLY : SURE, c);
     }
     return CKL_OK;
 }
@@ -235,7 +238,7 @@ static plan_cost cost_columns(const void *desc, const ckl_device_info *device, c
     const double again = ragged ? (double)(tiles_of(v, c) * beside) / (double)max_i64(v->rows * bytes, 1) : 0;
     const memory_work work = { .of = { .us = c->split == 1              ? 0.7
                                              : reduce_columns_marked(c) ? 2.4
-                                                                        : 2.4 + ROUND_US * reduce_columns_rounds(c),
+                                                                        : 2.0 + ROUND_US * reduce_columns_rounds(c),
                                        .wait_cycles = ragged ? SHIFTS : NO_SHIFTS,
                                        .bytes = 0.94 * (1 + OF_IDLE * idle + OF_AGAIN * again),
                                        .lines = 2.5 },

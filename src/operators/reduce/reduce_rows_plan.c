@@ -147,13 +147,15 @@ static double unevenness(int64_t ctas, const ckl_device_info *device, int thread
 /*
  * A CTA for each row: the number of threads that leaves the fewest idle, for rows of one tile the vectors of each, too;
  * not so few that an SM has too little in flight. States that are expensive to merge are few: logsumexp of 8192x6104
- * f16 29.9 us by 256 threads, 26.6 by 128.
+ * f16 29.9 us by 256 threads, 26.6 by 128. For few long rows of 16 bits with such states, 512: argmax of 640x200064 f16
+ * 75.5, 64.2.
  */
 static void choose_cta(const reduce_view *v, const ckl_device_info *device, reduce_rows_config *c)
 {
-    enum { THREADS = 256, THREADS_MIN = 128, STEPS = 4, STEPS_DEAR = 8, CHOICES = 3, WORTH = 20 }; // a twentieth
+    enum { THREADS = 256, THREADS_MIN = 128, STEPS = 4, CHOICES = 3, TILES = 1, WORTH = 20 }; // a twentieth less
+    enum { THREADS_FEW = 512, FEW_OF_SM = 6, LONG_TILES = 8, STEPS_DEAR = 8 };
     const int64_t segment = whole_vectors(v, c), rows_of_sm = ceil_div(v->rows, device->sm_count);
-    const bool is_long = segment > THREADS * STEPS;
+    const bool is_long = segment > (int64_t)TILES * THREADS * STEPS;
     const int bytes = c->vec * dtype_bytes(c->kind.dtype);
     double least = INFINITY;
     for (int threads = THREADS; threads >= THREADS_MIN; threads /= 2)
@@ -172,6 +174,11 @@ static void choose_cta(const reduce_view *v, const ckl_device_info *device, redu
     if (dear && v->kind.reduced == 1 && segment <= (int64_t)THREADS_MIN * STEPS_DEAR) {
         c->threads = c->row_threads = THREADS_MIN;
         c->steps = (int)ceil_div(segment, THREADS_MIN);
+    }
+    if (dear && v->rows < FEW_OF_SM * (int64_t)device->sm_count && segment >= LONG_TILES * THREADS_FEW * STEPS &&
+        dtype_bytes(c->kind.dtype) == 2) {
+        c->threads = c->row_threads = THREADS_FEW;
+        c->steps = STEPS;
     }
     c->overlap = !crowds(v, device, c);
 }
