@@ -83,34 +83,13 @@ score_operands attention_score_operands_of(const tiled_mma *mma, columns n, tens
     return of;
 }
 
-score_operands attention_held_operands_of(const tiled_mma *mma, columns n, tensor rX, tensor sY)
-{
-    score_operands of = { .n = n, .held = true };
-    for (int i = 0; i < n.chunks; i++) {
-        of.tCrX[i] = rX;
-        of.tCrY[i] = descriptors_B(mma, slice(sY, _, _, i, _));
-    }
-    return of;
-}
-
-void attention_hold_chunks(ckl_dtype dtype, tensor sX, columns n, tensor rX)
-{
-    const tiled_mma mma = attention_warps_mma(dtype, WARPGROUP / LANES);
-    const int rows = (int)static_size(layout_mode(sX.layout, 0));
-    for (int at = 0; at < n.used; at += STEP)
-        ldmatrix_A(&mma, local_tile(slice(sX, _, _, at / n.chunk), shape(rows, STEP), coord(0, at % n.chunk / STEP)),
-                   warpgroup_thread(), local_tile(rX, shape(4, 1, 1), coord(0, 0, at / STEP)));
-    fence_proxy_async(); // before TMA overwrites the tile
-}
-
 void attention_issue_scores(const tiled_mma *mma, const score_operands *of, val stage, tensor scores)
 {
     for (int at = 0; at < of->n.used; at += STEP) {
         const int i = at / of->n.chunk, step = at % of->n.chunk / STEP;
-        tensor tCrX = of->held ? local_tile(of->tCrX[i], shape(4, 1, 1), coord(0, 0, at / STEP))
-                               : local_tile(of->tCrX[i], shape(1, 1), coord(0, step)),
-               tCrY = slice(of->tCrY[i], _, _, stage); // (1,MMA_K)
-        gemm(mma, tCrX, local_tile(tCrY, shape(1, 1), coord(0, step)), scores, imm_as(IR_PRED, at > 0));
+        tensor tCrY = slice(of->tCrY[i], _, _, stage); // (1,MMA_K)
+        gemm(mma, local_tile(of->tCrX[i], shape(1, 1), coord(0, step)), local_tile(tCrY, shape(1, 1), coord(0, step)),
+             scores, imm_as(IR_PRED, at > 0));
     }
     mma_commit();
 }

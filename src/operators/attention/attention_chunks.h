@@ -69,17 +69,12 @@ tiled_mma attention_warps_mma(ckl_dtype dtype, int warps);
 enum { CHUNKS_MAX = 4 };
 typedef struct score_operands {
     columns n;
-    bool held;               // is X in registers? (PAIRS,1,MMA_K)
     tensor tCrX[CHUNKS_MAX]; // (1,MMA_K)
     tensor tCrY[CHUNKS_MAX]; // (1,MMA_K,STAGES)
 } score_operands;
 
 /* Of tile `index` of X, and all stages of Y: (ROWS,CHUNK,CHUNKS,COUNT), (BN,CHUNK,CHUNKS,STAGES). */
 score_operands attention_score_operands_of(const tiled_mma *mma, columns n, tensor sX, val index, tensor sY);
-
-/* The same of X in registers, (PAIRS,1,MMA_K), which a tile (ROWS,CHUNK,CHUNKS) is loaded to. */
-score_operands attention_held_operands_of(const tiled_mma *mma, columns n, tensor rX, tensor sY);
-void attention_hold_chunks(ckl_dtype dtype, tensor sX, columns n, tensor rX);
 
 /* scores = X * Y^T of a stage; asynchronous. Columns past the last used one are zeros and left out. */
 void attention_issue_scores(const tiled_mma *mma, const score_operands *of, val stage, tensor scores);

@@ -226,8 +226,7 @@ void attention_sm80(const void *config, int kernel);
     X(owner, bool, draw, "0", "0 1", "tiles are drawn from a counter, not shared out")            \
     X(owner, bool, old, "0", "0 1", "weights by the maxima of blocks before, as far as they do")  \
     X(owner, bool, single, "0", "0 1", "all keys are in one block: there is no loop over blocks") \
-    X(owner, bool, parts, "0", "0 1", "tiles behind the whole turns are shared out by consumers") \
-    X(owner, bool, held, "0", "0 1", "queries are in registers, not read again for every block")
+    X(owner, bool, parts, "0", "0 1", "tiles behind the whole turns are shared out by consumers")
 
 typedef struct attention_sm90_config {
     attention_form form;

@@ -430,9 +430,6 @@ static ckl_status choose_sm90(const void *desc, const ckl_device_info *device, v
     c->old = c->consumers < 3 && d->d <= 128 && d->dv <= 128 && !d->mask && !attention_score_reads_tokens(d->score) &&
              !c->single && !is_brief; // three would spill
     share_sm(d, device, c);
-    c->held = true; // 64 heads of 2048 queries d=64 causal 90.0 -> 87.9 us; a cap wants the registers' ports itself
-    c->held =
-        !c->single && c->consumers < 3 && d->softcap == 0 && attention_sm90_fits_registers(c, device->registers_per_sm);
     c->draw = c->form.right && tiles_of(d, c->consumers * ATTENTION_ROWS) > c->ctas * device->sm_count;
     c->parts = c->consumers > 1 && !c->single && !c->draw && !attention_score_has_blocks(d->score) &&
                has_parts(d, device, c->consumers);

@@ -35,11 +35,10 @@ bool attention_sm90_fits_registers(const attention_sm90_config *c, int registers
     enum { ALL = 255, UNIT = 8, REST = 26, MORE = 2, OF_WEIGHTS = 4 };
     const int share = registers_per_sm / (WARPGROUP * (1 + c->consumers) * c->ctas) / UNIT * UNIT,
               launched = share < ALL ? share : ALL, moved = CONSUMER_REGISTERS[c->consumers][c->ctas],
-              own = moved ? moved : launched, scores = c->tile_n / 2, out = attention_columns_of(c->form.dv).used / 2,
-              queries = c->held ? attention_columns_of(c->form.d).used / 4 : 0;
+              own = moved ? moved : launched, scores = c->tile_n / 2, out = attention_columns_of(c->form.dv).used / 2;
     const bool is_plain = !c->form.softcap && !c->form.mask && !attention_score_find(c->form.score) && !c->old;
     return scores + REST <= launched && out + OF_WEIGHTS + REST <= launched &&
-           scores + scores / 2 + (is_plain ? 0 : scores / 4) + out + queries + REST + MORE <= own;
+           scores + scores / 2 + (is_plain ? 0 : scores / 4) + out + REST + MORE <= own;
 }
 
 static bool has_turns(const attention_sm90_config *c)
@@ -75,12 +74,6 @@ int64_t attention_sm90_smem(const attention_sm90_config *c)
            (c->draw ? scheduler_bytes(FETCHES) : 0);
 }
 
-/* Do consumers read shared memory by other instructions than wgmma, which all warps issue together? */
-static bool reads_by_warp(const attention_sm90_config *c)
-{
-    return c->old || c->held;
-}
-
 static void describe_shared_memory(sm90_kernel *k)
 {
     const attention_sm90_config *cfg = k->cfg;
@@ -91,7 +84,7 @@ static void describe_shared_memory(sm90_kernel *k)
     k->sK = tensor_with_layout(sRing, attention_chunks_apart(dtype, k->d, cfg->tile_n, cfg->slots, slot));
     k->sV = tensor_with_layout(sRing, attention_chunks_apart(dtype, k->dv, cfg->tile_n, cfg->slots, slot));
     k->sO = attention_chunks("O", dtype, staged_columns(k->dv), ROWS, cfg->consumers);
-    const int releases = reads_by_warp(cfg) ? WARPGROUP / LANES : 1; // of a consumer: release()
+    const int releases = cfg->old ? WARPGROUP / 32 : 1; // of a consumer: release()
     k->q = make_pipeline("Q barriers", cfg->consumers, 1, releases);
     k->ring = make_pipeline("ring", cfg->slots, 1, cfg->consumers * releases);
     if (cfg->draw)
@@ -137,14 +130,11 @@ static consumer_role describe_consumer(const sm90_kernel *k)
     const attention_sm90_config *cfg = k->cfg;
     ckl_dtype dtype = k->form->dtype;
     int bn = cfg->tile_n;
-    consumer_role c = { .qk = attention_warpgroup_mma(dtype, bn, cfg->held ? "RS" : "SS"),
+    consumer_role c = { .qk = attention_warpgroup_mma(dtype, bn, "SS"),
                         .pv = attention_warpgroup_mma(dtype, k->dv.used, "RS") };
     c.index = sub(warpgroup(), imm(1));
     c.first_thread = eq(warpgroup_thread(), imm(0));
-    if (cfg->held)
-        c.rQ = fragment_A_words(&c.qk, ROWS, k->d.used);
-    c.keys = cfg->held ? attention_held_operands_of(&c.qk, k->d, c.rQ, k->sK)
-                       : attention_score_operands_of(&c.qk, k->d, k->sQ, c.index, k->sK);
+    c.keys = attention_score_operands_of(&c.qk, k->d, k->sQ, c.index, k->sK);
     c.tCrV = descriptors_B(&c.pv, attention_transposed_chunks(k->sV, k->dv));
     c.scores = fragment_C(&c.qk, ROWS, bn);
     c.out = fragment_C(&c.pv, ROWS, k->dv.used);
@@ -165,13 +155,6 @@ static consumer_role describe_consumer(const sm90_kernel *k)
     return c;
 }
 
-/* Queries that have come, to registers. */
-static void hold_queries(const sm90_kernel *k, const consumer_role *c)
-{
-    if (k->cfg->held)
-        attention_hold_chunks(k->form->dtype, slice(k->sQ, _, _, _, c->index), k->d, c->rQ);
-}
-
 static void begin_turn(const sm90_kernel *k, const consumer_role *c)
 {
     if (has_turns(k->cfg))
@@ -188,9 +171,9 @@ static void end_turn(const sm90_kernel *k, const consumer_role *c)
 
 static void release(const sm90_kernel *k, const consumer_role *c, const pipeline *of, val slot)
 {
-    if (reads_by_warp(k->cfg))
+    if (k->cfg->old)
         warp_sync(); // all lanes are done reading
-    IF(reads_by_warp(k->cfg) ? eq(lane(), imm(0)) : c->first_thread)
+    IF(k->cfg->old ? eq(lane(), imm(0)) : c->first_thread)
         pipeline_release(of, slot);
 }
 
@@ -316,7 +299,6 @@ static void finish(const sm90_kernel *k, consumer_role *c, const tile *t)
 static void consume_tiles(const sm90_kernel *k, consumer_role *c, walk *w)
 {
     pipeline_wait_full(&k->q, &c->q);
-    hold_queries(k, c);
     pipeline_wait_full(&k->ring, &c->at);
     val keys = variable(U32, take_slot(c));
     mma_fence();
@@ -339,7 +321,6 @@ static void consume_tiles(const sm90_kernel *k, consumer_role *c, walk *w)
                 pipeline_advance(&c->at);
         } else
             pipeline_advance(&c->at);
-        hold_queries(k, c);
         mma_fence();
         attention_issue_scores(&c->qk, &c->keys, keys, c->scores);
         mma_wait(1);

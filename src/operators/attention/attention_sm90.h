@@ -34,7 +34,6 @@ typedef struct consumer_role {
     tensor tCrV;        // (1,MMA_K,SLOTS)
     tensor scores, out; // (MMA,1,1)
     tensor weights;     // (PAIRS,1,MMA_K)
-    tensor rQ;          // the same of its queries, if held
     tensor sO;          // (ROWS,CHUNK,BUFFERS)
     online_rows rows;
     val exact;                  // not 0: a block is scored, and its maxima found, before there are weights; u32

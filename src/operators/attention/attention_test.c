@@ -139,14 +139,9 @@ static const char *const cases[] = {
     "q=20 kv=0 heads=2 lse=1                       # no keys: zeros",
     "q=130 kv=300 d=128 causal=1 dtype=bf16 lse=1 impl=sm90 config='consumers=2 draw=1 old=1 slots=5' # the "
     "ring goes round",
-    "q=300 kv=700 heads=70 d=96 causal=1 lse=1 impl=sm90 config='consumers=2 tile_n=64 slots=4 ctas=1 draw=1 old=1 "
-    "held=1' "
-    "# queries in registers, CTAs of several tiles",
-    "q=200 kv=600 heads=2 d=32 dtype=bf16 lse=1 impl=sm90 config='consumers=3 held=1'",
-    "q=140 kv=400 d=128 softcap=50 causal=1 impl=sm90 config='consumers=2 slots=5 old=0 held=0'",
     "q=130 kv=600 heads=2 d=128 scale=4 lse=1 impl=sm80 config='warp_rows=32 tile_n=32' # maxima that grow",
-    "q=200 kv=264 impl=sm90 config='consumers=3 held=0'",
-    "q=200 kv=600 heads=2 scale=6 lse=1 impl=sm90 config='consumers=3 held=0' # rescaled at times",
+    "q=200 kv=264 impl=sm90 config='consumers=3'",
+    "q=200 kv=600 heads=2 scale=6 lse=1 impl=sm90 config='consumers=3' # rescaled at times",
     "q=200 kv=600 causal=1 dtype=bf16 lse=1 impl=sm90 config='consumers=2 old=0'",
     "q=140 kv=400 d=128 softcap=50 causal=1 impl=sm90 config='consumers=2 slots=5 old=0'",
     "q=400 kv=77 heads=70 d=80 lse=1 impl=sm90 config='consumers=3 tile_n=80 slots=6' # all keys in one "
@@ -255,7 +250,8 @@ static const char *const cases[] = {
     "scores near the cap",
     "q=130 kv=900 d=64 q_factor=200 softcap=1000 lse=1 fill=uniform impl=sm90 config='old=1 tile_n=64' # scores of "
     "many bits",
-    "q=100 kv=900 d=32 batch=2 score=documents q_factor=100 lse=1 impl=sm90 config='tile_n=64' # blocks of all kinds",
+    "q=100 kv=900 d=32 batch=2 score=documents q_factor=100 lse=1 impl=sm90 config='old=1 tile_n=64' # blocks of all "
+    "kinds",
     "q=300 kv=900 d=128 batch=2 score=documents causal=1 lse=1 dtype=bf16 impl=sm90 config='consumers=2 draw=1 "
     "tile_n=128 slots=5' # as long problems have it",
     "q=130 kv=300 heads=2 d=128 causal=1 left=70 lse=1 sinks=1 impl=sm90 config='consumers=2 draw=1 old=1 "
