@@ -229,7 +229,7 @@ static bool candidate_fma(const void *desc, const ckl_device_info *device, int i
     c->whole = is_whole(d);
     c->grouped = gemm_grouped_of(d);
     c->vec_k = k_vector_of(d);
-    const bool elements = (c->vec_k == 1 && (d->c || d->gated || gemm_fma_threads(c) != FULL)) ||
+    const bool elements = (c->vec_k == 1 && (d->c || gemm_fma_threads(c) != FULL)) ||
                           (c->groups_k > 1 && vector_of(d) == 1); // whose addresses fill registers
     const bool is_short = c->depth == 2 * DEPTH_LEAST && d->k <= SHORT_K;
     const bool is_full = c->groups_k == 1 && gemm_fma_threads(c) == FULL; // without a register for anything else
