@@ -117,7 +117,6 @@ static const char *const cases[] = {
     "depth=16 stages=2' # operands take turns in registers",
     "m=140 n=148 k=164 a=f32 layout=tn impl=fma config='" F32_WARPS "depth=16 stages=3 vec=4' # and are copied",
     "m=140 n=147 k=44 a=f32 beta=1 impl=fma config='" F32_WARPS "depth=8 stages=3 whole=0' # two rows of C at once",
-    "m=140 n=147 k=165 a=f32 fill=hard impl=fma config='" F32_WARPS "depth=16 stages=3' # two elements of a row",
     "m=140 n=147 k=41 a=f32 beta=1 impl=fma config='" F32_WARPS
     "depth=8 stages=3 vec_k=1 whole=0' # of single elements",
     "m=140 n=147 k=32 a=f32 beta=1 bias=1 activation=dgelu impl=fma config='" F32_WARPS
@@ -167,7 +166,7 @@ static const char *const cases[] = {
     "m=192 n=136 k=200 ldd=144 impl=sm90 config='" IN_TURN
     "tile_m=64 tile_n=64 stages=3 split=3 ctas=1' # ping-pong and a split; one finisher",
     "m=520 n=288 k=136 bias=1 impl=sm90 config='" ONE "tile_m=64 tile_n=32 stages=12 split=2 ctas=1' # several tiles a "
-    "cluster: parts are sent when those before have been read",
+                                                      "cluster: parts are sent when those before have been read",
     "m=130 n=67 k=192 ldd=72 impl=sm90 config='" ONE
     "tile_m=64 tile_n=32 stages=3 split=2 ragged=1 ctas=1' # a split tile with a ragged end",
     "m=140 n=136 k=520 bias=1 impl=sm90 config='tile_m=64 tile_n=64 stages=4 split=2 cluster_m=2 cluster_n=1 "
