@@ -197,9 +197,9 @@ static bool divides(const ckl_gemm_desc *d, const gemm_fma_config *c, char name)
 {
     const int rows = name == 'a' ? c->tile_m : c->tile_n, threads = gemm_fma_threads(c) / c->groups_k;
     if (gemm_is_k_major(d, name)) {
-        const int across = gemm_fma_lanes_k(c), at_once = across ? threads / across : 0;
-        return across && c->depth % (c->vec_k * across) == 0 && threads % across == 0 &&
-               rows / at_once <= GEMM_FMA_COPIES && (rows % at_once == 0 || rows < at_once);
+        const int across = c->depth / c->vec_k, at_once = across ? threads / across : 0;
+        return across && c->depth % c->vec_k == 0 && threads % across == 0 && rows / at_once <= GEMM_FMA_COPIES &&
+               (rows % at_once == 0 || rows < at_once);
     }
     return rows % c->vec == 0 && threads % (rows / c->vec) == 0 && c->depth % (threads / (rows / c->vec)) == 0;
 }
@@ -230,8 +230,7 @@ static bool candidate_fma(const void *desc, const ckl_device_info *device, int i
     c->whole = is_whole(d);
     c->grouped = gemm_grouped_of(d);
     c->vec_k = k_vector_of(d);
-    const bool elements = (c->vec_k == 1 && (d->c || gemm_fma_threads(c) != FULL)) ||
-                          (c->groups_k > 1 && vector_of(d) == 1); // whose addresses fill registers
+    const bool elements = c->vec_k == 1 || (c->groups_k > 1 && vector_of(d) == 1); // whose addresses fill registers
     const bool is_short = c->depth == 2 * DEPTH_LEAST && d->k <= SHORT_K;
     const bool is_full = c->groups_k == 1 && gemm_fma_threads(c) == FULL; // without a register for anything else
     const bool is_plain =
@@ -295,14 +294,10 @@ static ckl_status admit_fma(const void *desc, const ckl_device_info *device, con
     if (c->ctas < 1 || threads > device->threads_per_cta_max || c->ctas * threads > THREADS_PER_SM)
         FAIL(CKL_INVALID, "gemm fma: ctas=%d of %d threads are not in 1..%d threads of an SM", c->ctas, threads,
              THREADS_PER_SM);
-    for (const char *x = "ab"; *x; x++) {
+    for (const char *x = "ab"; *x; x++)
         if (!divides(d, c, *x))
             FAIL(CKL_INVALID, "gemm fma: %d threads do not share out stages of %d elements of K of %c evenly", threads,
                  c->depth, *x);
-        const int64_t tile = (*x == 'a' ? c->tile_m : c->tile_n) * gemm_matrix_of(d, *x).ld;
-        if (gemm_fma_is_tight(c) && gemm_is_k_major(d, *x) && tile > UINT32_MAX / 4)
-            FAIL(CKL_UNSUPPORTED, "gemm fma: rows of %c of a tile are more than 32 bits apart", *x);
-    }
     if (c->vec > vector_of(d))
         FAIL(CKL_UNSUPPORTED, "gemm fma: rows of A and B start at multiples of %d elements, vec=%d wants more",
              vector_of(d), c->vec);
