@@ -337,16 +337,6 @@ GEMM_CONFIG(gemm_fma_config, GEMM_FMA_CONFIG);
 /* Threads of a CTA, a block of D each. */
 int gemm_fma_threads(const gemm_fma_config *config);
 
-/* Do sums leave a thread few registers? */
-bool gemm_fma_is_tight(const gemm_fma_config *config);
-
-/* Threads side by side along K, of K-major operands. */
-static inline int gemm_fma_lanes_k(const gemm_fma_config *c)
-{
-    enum { MOST = 8 };
-    return c->depth / c->vec_k < MOST ? c->depth / c->vec_k : MOST;
-}
-
 /* Elements of shared memory for a stage of so many rows of A or B. */
 int gemm_fma_stage(const gemm_fma_config *config, int rows);
 

@@ -28,8 +28,7 @@ typedef struct operand {
     val k;                     // i32: of the first copy, in its tile
     bool even;                 // are copies evenly apart? That spares a thread their addresses
     val from[GEMM_FMA_COPIES]; // u64: bytes from `at`, or, of even ones but for the first, from the one before
-    int row_step;              // rows of a K-major matrix between copies,
-    int runs, run;             // which are so many of a row, as many elements of K apart
+    int row_step;              // rows of a K-major matrix between copies
     val rows;                  // i32: of the matrix from the first on, for even ones
     val to, stage_bytes;       // in shared memory: the first copy of stage 0
     int to_step, k_pitch;      // bytes between copies there, and between elements of K
@@ -135,13 +134,11 @@ static val bytes_of(val elements)
  */
 static void divide_k_major(const gemm_fma_config *cfg, operand *x, const tile_rows *t, int rows, val ld)
 {
-    const int across = gemm_fma_lanes_k(cfg), at_once = gemm_fma_group_threads(cfg) / across;
+    const int across = cfg->depth / cfg->vec_k, at_once = gemm_fma_group_threads(cfg) / across;
     val thread = thread_of_group(cfg), k = mul(thread_at(thread, 0, across, at_once), imm(cfg->vec_k)),
         row = thread_at(thread, 1, across, at_once);
     x->vec = cfg->vec_k;
-    x->run = across * cfg->vec_k;
-    x->runs = cfg->depth / x->run;
-    x->copies = x->runs * (rows > at_once ? rows / at_once : 1);
+    x->copies = rows > at_once ? rows / at_once : 1;
     x->mine = rows < at_once ? lt(row, imm(rows)) : yes();
     x->to = tensor_address(x->sX, coord(row, k, 0));
     k = add(k, mul(group_of(cfg), imm(cfg->depth)));
@@ -150,14 +147,10 @@ static void divide_k_major(const gemm_fma_config *cfg, operand *x, const tile_ro
     x->even = gemm_fma_is_tight(cfg) && !t->lists && !t->half;
     x->row_step = at_once;
     x->rows = convert(I32, min(sub(t->count, row_of_half(t, row)), imm64(rows)));
-    val first = x->even ? t->first : imm64(0); // the row that `at` begins with
-    x->at = variable(U64, add(x->at, bytes_of(mul(first, ld))));
-    for (int i = 0; i < x->copies / x->runs; i++) {
-        val start = mul(sub(matrix_row(t, add(row, imm(i * at_once))), first), ld);
+    for (int i = 0; i < x->copies; i++) {
+        val start = mul(matrix_row(t, add(row, imm(i * at_once))), ld);
         x->from[i] = bytes_of(i && x->even ? mul(ld, imm64(at_once)) : add(start, convert(I64, k)));
     }
-    if (x->even)
-        x->from[0] = convert(U32, x->from[0]);
     x->to_step = BYTES * at_once;
     x->advance = imm_as(U64, BYTES * step_of(cfg));
 }
@@ -179,7 +172,6 @@ static void divide_m_major(const gemm_fma_config *cfg, operand *x, const tile_ro
     for (int i = 0; i < x->copies; i++)
         x->from[i] = bytes_of(i && x->even ? mul(ld, imm64(x->k_step))
                                            : add(mul(convert(I64, add(k, imm(i * x->k_step))), ld), start));
-    x->at = variable(U64, x->at);
     x->to_step = BYTES * x->k_step * (rows + QUAD);
     x->valid = convert(U32, mul(max(left, imm64(0)), imm64(BYTES)));
     x->advance = bytes_of(mul(ld, imm64(step_of(cfg))));
@@ -204,7 +196,7 @@ static operand describe_operand(const gemm_fma_config *cfg, char name, const gem
     const int rows = is_a ? cfg->tile_m : cfg->tile_n, pitch = rows + QUAD,
               threads = is_a ? gemm_fma_threads_m(cfg) : cfg->tile_n / cfg->block_n,
               block = is_a ? cfg->block_m : cfg->block_n;
-    operand x = { .vec = cfg->vec, .at = is_a ? p->a : p->b };
+    operand x = { .vec = cfg->vec };
     const int stage = gemm_fma_stage(cfg, rows);
     const layout k = elements_of_k(cfg, name, pitch), stages = make_layout(leaf(cfg->stages), leaf(stage)),
                  of_all = make_layout(leaf(cfg->groups_k * cfg->stages), leaf(stage));
@@ -218,6 +210,7 @@ static operand describe_operand(const gemm_fma_config *cfg, char name, const gem
     x.k_pitch = BYTES * pitch;
     (gemm_k_major(cfg->epilogue.layout, name) ? divide_k_major : divide_m_major)(cfg, &x, &t, rows,
                                                                                  is_a ? p->lda : p->ldb);
+    x.at = variable(U64, is_a ? p->a : p->b);
     return x;
 }
 
@@ -231,12 +224,9 @@ static void load_registers(const operand *x, val left)
         return;
     vector_at from[GEMM_FMA_COPIES] = { 0 };
     for (int i = 0; i < x->copies; i++) {
-        const int row = i / x->runs, k = i % x->runs * x->run;
-        val inside = logical_and(x->mine, lt(k ? add(x->k, imm_as(I32, k)) : x->k, left));
-        from[i].guard = row && x->even ? logical_and(inside, gt(x->rows, imm_as(I32, row * x->row_step))) : inside;
-        from[i].address =
-            k ? from[i - 1].address : add(row && x->even ? from[i - 1].address : x->at, convert(U64, x->from[row]));
-        from[i].offset = BYTES * k;
+        val inside = logical_and(x->mine, lt(x->k, left));
+        from[i].guard = i && x->even ? logical_and(inside, gt(x->rows, imm_as(I32, i * x->row_step))) : inside;
+        from[i].address = add(i && x->even ? from[i - 1].address : x->at, x->from[i]);
     }
     vectors_load(from, x->copies, x->vec, gmem_tensor(x->at, F32, compact(leaf(1))), x->rX.regs, 0);
     warp_sync(); // ptxas, which does not see that stores of the next step wait for them, would let them begin late
@@ -249,11 +239,9 @@ static void store_registers(const operand *x, val stage)
         return;
     val to = add(x->to, mul(stage, x->stage_bytes));
     IF(x->mine)
-        for (int i = 0; i < x->copies * x->vec; i++) {
-            const int copy = i / x->vec, k = copy % x->runs * x->run + i % x->vec;
-            store_at(IR_SHARED, IR_CACHE_DEFAULT, F32, 1, to, copy / x->runs * x->to_step + k * x->k_pitch,
+        for (int i = 0; i < x->copies * x->vec; i++)
+            store_at(IR_SHARED, IR_CACHE_DEFAULT, F32, 1, to, i / x->vec * x->to_step + i % x->vec * x->k_pitch,
                      (val[]){ at(x->rX, i) });
-        }
 }
 
 /* Starts the copies of the next K tile of an operand that is not K-major. */

@@ -18,6 +18,9 @@ val gemm_fma_lane_n(const gemm_fma_config *cfg);
 val gemm_fma_place_m(const gemm_fma_config *cfg);
 val gemm_fma_place_n(const gemm_fma_config *cfg);
 
+/* Do sums leave a thread few registers? */
+bool gemm_fma_is_tight(const gemm_fma_config *cfg);
+
 /* Finishes this thread's block of D, from its sums, and stores it; row, col: of D, where the tile begins. */
 void gemm_fma_store_block(const gemm_fma_config *cfg, const gemm_values *p, val row, val col, tensor acc);
 

@@ -70,9 +70,11 @@ static const char *const cases[] = {
     "batch=3 m=20 n=33 k=21 a=f32 impl=fma",
     "m=140 n=150 k=41 a=f32 impl=fma config='tile_m=128 tile_n=128 block_m=16 block_n=8 depth=8 stages=4 ctas=2 "
     "groups_k=1' # tiles of four",
-    "batch=2 m=141 n=150 k=41 a=f32 layout=tn impl=fma config='" F32_SQUARE "vec=1'",
-    "m=72 n=64 k=40 gated=1 a=f32 layout=tn impl=fma config='" F32_SQUARE "vec=4'",
-    "m=140 n=152 k=500 a=f32 layout=tn impl=fma config='" F32_SQUARE "vec=4 sliced=1' # slices",
+    "m=140 n=150 k=41 a=f32 impl=turned config='" F32_SQUARE "vec=1'",
+    "batch=2 m=100 n=150 k=41 a=f32 layout=nn impl=turned config='" F32_SQUARE "vec=2'",
+    "m=70 n=96 k=40 a=f32 layout=tt impl=turned config='vec=2 tile_m=64 tile_n=64 block_m=8 block_n=8 depth=8'",
+    "m=70 n=64 k=40 gated=1 a=f32 impl=turned config='" F32_SQUARE "vec=4'",
+    "m=140 n=150 k=500 a=f32 impl=turned config='" F32_SQUARE "vec=4 sliced=1' # slices",
     "m=29 n=33 k=701 a=f32 beta=1                              # slices of K, by elements",
     "m=130 n=72 k=1000 a=f32 beta=1 bias=1 activation=gelu fill=hard # by vectors, the last one shorter",
     "m=40 n=52 k=24 a=f32 c=1 beta=0 fill=hard impl=fma        # C is not read",
@@ -117,7 +119,6 @@ static const char *const cases[] = {
     "depth=16 stages=2' # operands take turns in registers",
     "m=140 n=148 k=164 a=f32 layout=tn impl=fma config='" F32_WARPS "depth=16 stages=3 vec=4' # and are copied",
     "m=140 n=147 k=44 a=f32 beta=1 impl=fma config='" F32_WARPS "depth=8 stages=3 whole=0' # two rows of C at once",
-    "m=140 n=147 k=165 a=f32 fill=hard impl=fma config='" F32_WARPS "depth=16 stages=3' # two elements of a row",
     "m=140 n=147 k=41 a=f32 beta=1 impl=fma config='" F32_WARPS
     "depth=8 stages=3 vec_k=1 whole=0' # of single elements",
     "m=140 n=147 k=32 a=f32 beta=1 bias=1 activation=dgelu impl=fma config='" F32_WARPS
@@ -168,7 +169,7 @@ static const char *const cases[] = {
     "m=192 n=136 k=200 ldd=144 impl=sm90 config='" IN_TURN
     "tile_m=64 tile_n=64 stages=3 split=3 ctas=1' # ping-pong and a split; one finisher",
     "m=520 n=288 k=136 bias=1 impl=sm90 config='" ONE "tile_m=64 tile_n=32 stages=12 split=2 ctas=1' # several tiles a "
-    "cluster: parts are sent when those before have been read",
+                                                      "cluster: parts are sent when those before have been read",
     "m=130 n=67 k=192 ldd=72 impl=sm90 config='" ONE
     "tile_m=64 tile_n=32 stages=3 split=2 ragged=1 ctas=1' # a split tile with a ragged end",
     "m=140 n=136 k=520 bias=1 impl=sm90 config='tile_m=64 tile_n=64 stages=4 split=2 cluster_m=2 cluster_n=1 "
@@ -601,6 +602,7 @@ static const char *const cases[] = {
     "m=221 n=223 k=225 epilogue=tril impl=pitched",
     "m=220 n=210 k=260 epilogue=tril a=f32 math=f32x3 impl=f32x3",
     "m=3 n=70 k=516 epilogue=tril a=f32 impl=gemv",
+    "m=140 n=150 k=41 epilogue=tril a=f32 impl=turned config='" F32_SQUARE "vec=1'",
     "m=140 n=148 k=19 epilogue=tril a=f32 layout=tn impl=fma   # four columns at once",
     "m=7 n=70 k=672 epilogue=tril a=bf16 b=i8 impl=weights",
     "m=70 n=33 k=40 epilogue=tril gated=1 activation=gelu a=f32 math=tf32 impl=tiled",
