@@ -169,7 +169,7 @@ static const char *const cases[] = {
     "m=192 n=136 k=200 ldd=144 impl=sm90 config='" IN_TURN
     "tile_m=64 tile_n=64 stages=3 split=3 ctas=1' # ping-pong and a split; one finisher",
     "m=520 n=288 k=136 bias=1 impl=sm90 config='" ONE "tile_m=64 tile_n=32 stages=12 split=2 ctas=1' # several tiles a "
-                                                      "cluster: parts are sent when those before have been read",
+    "cluster: parts are sent when those before have been read",
     "m=130 n=67 k=192 ldd=72 impl=sm90 config='" ONE
     "tile_m=64 tile_n=32 stages=3 split=2 ragged=1 ctas=1' # a split tile with a ragged end",
     "m=140 n=136 k=520 bias=1 impl=sm90 config='tile_m=64 tile_n=64 stages=4 split=2 cluster_m=2 cluster_n=1 "
