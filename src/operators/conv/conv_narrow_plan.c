@@ -101,6 +101,16 @@ static double tiles_of(const ckl_conv_desc *d)
     return (double)d->n * (double)ceil_div(m[1].y, CONV_NARROW_H) * (double)ceil_div(m[2].y, CONV_NARROW_W);
 }
 
+/* Bytes of sectors that a pixel's chunks touch, some of them twice: 80 channels by 40 are six sectors, by 32 five. */
+static double bytes_of_pixel(const conv_narrow_config *c)
+{
+    enum { SECTOR = 32 };
+    int64_t sectors = 0;
+    for (int64_t from = 0; from < c->channels; from += c->chunk)
+        sectors += ceil_div(2 * min_i64(from + c->chunk, c->channels), SECTOR) - 2 * from / SECTOR;
+    return (double)(SECTOR * sectors);
+}
+
 /* Rows of pixels that a warp reads: rows of a filter that are multiplied at once share them. */
 static double rows_read(const conv_narrow_config *c)
 {
@@ -130,8 +140,9 @@ static plan_cost cost_narrow(const void *desc, const ckl_device_info *device, co
     const double single = c->pairs ? 0 : SINGLE * CONV_NARROW_W * CONV_NARROW_H * (double)d->k;
     const double once = WAIT * (s.chunks + 1) + FILTERS * (double)s.filters;
     const conv_tensor from = conv_tensor_of(d, CONV_X), to = conv_tensor_of(d, CONV_Y);
+    const double fetched = c->chunk < c->channels ? bytes_of_pixel(c) / (2.0 * c->channels) : 1;
     const double bytes =
-        2 * ((double)from.shape[0] * (double)from.stride[0] + (double)to.shape[0] * (double)to.stride[0]);
+        2 * fetched * (double)from.shape[0] * (double)from.stride[0] + 2 * (double)to.shape[0] * (double)to.stride[0];
     const double slow = c->tile_n > 16 && c->rows * c->columns > 1 ? WIDE : 1;
     const double us = fmax(turns * (tile * slow + single) / HERTZ * 1e6, bytes / BYTES);
     const double copy = c->copied ? LAUNCH + 2 * (double)rows_of_copy(d) * (double)row_of_copy(d) / COPIED : 0;
