@@ -1,5 +1,5 @@
 /*
- * crossentropy_kernel.c - forward: the logits of a row are read once, tile by tile, by some lanes or a CTA, or
+ * crossentropy_kernel.c - forward: the logits of a row are read once, tile by tile, by some lanes, a CTA or a cluster, or
  * flow through the shared memory of CTAs or clusters that stay.
  * Backward: a CTA takes one tile of a row, or of several; nothing is reduced. The mean: one CTA adds the losses in a
  * fixed order. Rows that start anywhere are ragged (row.h): vectors are those of x forward, of dx backward.
@@ -225,6 +225,7 @@ static void forward(const problem *k)
     val target = load_target(k, place.row, place.exists);
     add_row(&l, &place); // needs no class, whose two loads overlap this
     load_class(&l, &place, target);
+    cluster_meet(k->split.cluster);
     row_reduce(&k->split, &online_reduction, l.sums);
     if (k->cfg->smooth)
         row_reduce(&k->split, &others, l.sums + SMOOTH_X);
@@ -461,7 +462,8 @@ void crossentropy_describe(const void *config, int kernel)
         bound_registers(&k);
     if (kernel == CROSSENTROPY_ELEMENTS) {
         k.split = row_split_anywhere(&cfg->split, cfg->dtype);
-        k.split.cluster = 1; // of rows that flow, too
+        if (cfg->flow.stages)
+            k.split.cluster = 1;
         k.in_phase = false;
     }
     if (kernel == CROSSENTROPY_MEAN)

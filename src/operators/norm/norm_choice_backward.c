@@ -340,7 +340,7 @@ static void choose_alone(const norm_rows *d, norm_config *c)
 {
     row_split *s = &c->split;
     const int64_t unit = max_i64(WARP, s->row_threads), threads = round_up(d->rows * s->row_threads, unit);
-    if (d->rows < 1 || s->cluster > 1 || threads > max_i64(unit, packed_threads(d, s) * 2 / 3))
+    if (d->rows < 1 || s->cluster > 1 || threads > max_i64(unit, packed_threads(d, s) / 2))
         return;
     s->threads = (int)threads;
     c->ctas_per_sm = 1;
