@@ -36,7 +36,9 @@ TEST(rules)
     ckl_device_close(emulator);
 }
 
-/* Behind the choice come configs that models call cheap, its implementation's first, then those that differ in a field. */
+/*
+ * Behind the choice come configs that models call cheap, its implementation's first, then those that differ in a field.
+ */
 TEST(first_generation)
 {
     enum { MOST = 128 };

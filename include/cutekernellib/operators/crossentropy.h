@@ -64,7 +64,8 @@ CKL_MUST_USE CKL_API ckl_status ckl_crossentropy_plan(ckl_device *device, const 
 
 /*
  * Enqueues it on stream. Never allocates, compiles or waits; plans may be shared between threads. Runs of one plan that
- * may overlap on the device pass a workspace each if ckl_plan_workspace_bytes() is not 0: that of a mean or of long rows is not.
+ * may overlap on the device pass a workspace each if ckl_plan_workspace_bytes() is not 0: that of a mean or of long
+ * rows is not.
  */
 CKL_MUST_USE CKL_API ckl_status ckl_crossentropy_run(const ckl_plan *plan, const ckl_crossentropy_args *args,
                                                      ckl_stream stream);

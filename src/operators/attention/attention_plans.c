@@ -240,7 +240,7 @@ static ckl_status choose_sm80(const void *desc, const ckl_device_info *device, v
     c->warp_rows = d->d <= 128 && d->dv <= 128 ? 32 : 16;
     while (c->warp_rows > 16 && tiles_of(d, c->warps * c->warp_rows) < 2 * device->sm_count)
         c->warp_rows /= 2;
-    // 255 registers; blocks of a score and masks take some, and so do windows with a cap; an A100 has memory for one CTA
+    // 255 registers; blocks of a score, masks, windows with a cap take some; an A100 has memory for one CTA
     // instead of two
     if (c->warp_rows == 32 && d->dv > 96 &&
         (attention_score_has_blocks(d->score) || d->mask || (d->left && d->softcap > 0) ||

@@ -1,8 +1,8 @@
 /*
- * crossentropy_kernel.c - forward: the logits of a row are read once, tile by tile, by some lanes, a CTA or a cluster, or
- * flow through the shared memory of CTAs or clusters that stay.
- * Backward: a CTA takes one tile of a row, or of several; nothing is reduced. The mean: one CTA adds the losses in a
- * fixed order. Rows that start anywhere are ragged (row.h): vectors are those of x forward, of dx backward.
+ * crossentropy_kernel.c - forward: the logits of a row are read once, tile by tile, by some lanes, a CTA or a cluster,
+ * or flow through the shared memory of CTAs or clusters that stay. Backward: a CTA takes one tile of a row, or of
+ * several; nothing is reduced. The mean: one CTA adds the losses in a fixed order. Rows that start anywhere are ragged
+ * (row.h): vectors are those of x forward, of dx backward.
  */
 #include "cute/kernel.h"
 #include "operators/crossentropy/crossentropy_config.h"
@@ -104,8 +104,8 @@ static tensor load_logits(const problem *k, const row_span *tile)
 }
 
 /*
- * What a row's loss is made of: a maximum and a sum of exponentials (online.h); smoothed, sums over classes of w * x and,
- * with weights, of w.
+ * What a row's loss is made of: a maximum and a sum of exponentials (online.h); smoothed, sums over classes of w * x
+ * and, with weights, of w.
  */
 enum { SMOOTH_X = ONLINE_VALUES, SMOOTH_W, ROW_SUMS };
 

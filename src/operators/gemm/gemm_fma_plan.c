@@ -205,8 +205,8 @@ static bool divides(const ckl_gemm_desc *d, const gemm_fma_config *c, char name)
 }
 
 /*
- * Tiles whose threads share out copies evenly. The first is for M- and N-major operands alone, the last not for deep odd
- * K: 4095x4097x4093 takes 3.09 ms, 2.76 by `turned`, but 6656x6144x717 1.23, 1.27 by that.
+ * Tiles whose threads share out copies evenly. The first is for M- and N-major operands alone, the last not for deep
+ * odd K: 4095x4097x4093 takes 3.09 ms, 2.76 by `turned`, but 6656x6144x717 1.23, 1.27 by that.
  */
 #define TILE(m, n, bm, bn, lanes, k, ring, groups, room)                                                      \
     {                                                                                                         \

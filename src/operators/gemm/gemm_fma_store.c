@@ -165,7 +165,9 @@ static void store_rows(const gemm_fma_config *cfg, const gemm_values *p, gemm_sc
     }
 }
 
-/* Rows of a block that a thread finishes at once: single elements of C and X have registers for their addresses, too. */
+/*
+ * Rows of a block that a thread finishes at once: single elements of C and X have registers for their addresses, too.
+ */
 static int rows_at_once(const gemm_fma_config *cfg, int columns)
 {
     const int room = cfg->whole ? 32 : 16; // of elements, where registers are few

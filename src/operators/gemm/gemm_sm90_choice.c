@@ -306,9 +306,9 @@ static bool is_narrow_enough(const ckl_gemm_desc *d, const fitted_tile *t)
 }
 
 /*
- * Do tiles of 64 rows in turn have 128? Where K has few steps and all of few columns are in a tile: TMA takes longer for
- * rows than for bytes, and for each box. 23x256000x168 takes 41.8 us so, 61.0 in 64 rows, 65536x32x64 5.0, 6.9 in three
- * CTAs an SM.
+ * Do tiles of 64 rows in turn have 128? Where K has few steps and all of few columns are in a tile: TMA takes longer
+ * for rows than for bytes, and for each box. 23x256000x168 takes 41.8 us so, 61.0 in 64 rows, 65536x32x64 5.0, 6.9 in
+ * three CTAs an SM.
  */
 static bool is_tall(const ckl_gemm_desc *d, const fitted_tile *t, int columns)
 {

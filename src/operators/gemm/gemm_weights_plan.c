@@ -1,7 +1,7 @@
 /*
- * gemm_weights_plan.c - the host side of products with weights of 8 or 4 bits. Tiles follow a model of their time: warps
- * compute, each at its own pace, while memory brings the next K tiles. Its numbers are fitted to what an H200 took
- * (bench/notes/gemm.md).
+ * gemm_weights_plan.c - the host side of products with weights of 8 or 4 bits. Tiles follow a model of their time:
+ * warps compute, each at its own pace, while memory brings the next K tiles. Its numbers are fitted to what an H200
+ * took (bench/notes/gemm.md).
  */
 #include <math.h>
 

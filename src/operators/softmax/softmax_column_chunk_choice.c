@@ -1,5 +1,6 @@
 /*
- * softmax_column_chunk_choice.c - the configs of rows across memory whose strips come in chunks: held, or read twice; bench/notes/memory-bound.md has the measurements.
+ * softmax_column_chunk_choice.c - the configs of rows across memory whose strips come in chunks: held, or read twice;
+ * bench/notes/memory-bound.md has the measurements.
  */
 #include <math.h>
 
