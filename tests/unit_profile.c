@@ -380,14 +380,14 @@ TEST_BETWEEN(measured, make_folder, remove_folder)
 {
     char option[PATH_MAX + 32];
     snprintf(option, sizeof option, "--json=%s", json_path);
-    assert_int_equal(run_command("layernorm rows=48 cols=64 direction=backward dtype=bf16 seed=7", "cuda:0", option),
+    assert_int_equal(run_command("layernorm rows=480 cols=64 direction=backward dtype=bf16 seed=7", "cuda:0", option),
                      EXIT_PASSED);
     text said = contents_of(said_path);
     expect_words(
         &said,
         "--clock-control none --set full --launch-skip 4 --launch-count 2 --csv --print-units base --page details ");
     expect_words(&said,
-                 "unit_profile run layernorm rows=48 cols=64 dtype=bf16 direction=backward seed=7 --device cuda:0\n");
+                 "unit_profile run layernorm rows=480 cols=64 dtype=bf16 direction=backward seed=7 --device cuda:0\n");
     expect_words(&shown, "kernel layernorm_backward_0\n  Duration                             32.896 us\n");
     expect_words(&shown, "\n\nlayernorm_backward_0 takes 77 % of 42.88 us.");
     json_t *document = json_load_file(json_path, 0, NULL);

@@ -185,8 +185,6 @@ static ckl_status admit_sliding(const void *desc, const ckl_device_info *device,
     if (c->async && (c->planes || sliding_unit_bytes(c) < COPY_MIN))
         FAIL(CKL_UNSUPPORTED, "conv sliding: async=1, but of planes, or by copies of %d bytes, not of 4, 8 or 16",
              sliding_unit_bytes(c));
-    if (c->shared && !may_share(c))
-        FAIL(CKL_UNSUPPORTED, "conv sliding: shared=1, but neighbours have not the next of whole 16 bytes");
     if (!c->async && sliding_window(c) * c->step_h % c->ahead)
         FAIL(CKL_UNSUPPORTED, "conv sliding: ahead=%d rows in registers do not divide the %d of a turn", c->ahead,
              sliding_window(c) * c->step_h);
@@ -198,6 +196,8 @@ static ckl_status admit_sliding(const void *desc, const ckl_device_info *device,
              "conv sliding: left=%d, right=%d, even=%d, planes=%d or run=%d are not those of the problem, %d, %d, %d, "
              "%d and %d",
              c->left, c->right, c->even, c->planes, c->run, own.left, own.right, own.even, own.planes, own.run);
+    if (c->shared && !may_share(c))
+        FAIL(CKL_UNSUPPORTED, "conv sliding: shared=1, but neighbours have not the next of whole 16 bytes");
     const sliding_config single = sliding_of_kernel(c, 1);
     if (c->vec * sliding_taps(c) > SLIDING_TAPS_MAX || c->skipped + sliding_span_w(c) > SLIDING_SPAN_MAX ||
         registers_of(c) > REGISTERS_MAX || registers_of(&single) > REGISTERS_SINGLE ||
