@@ -90,8 +90,10 @@ static bool is_planes(const ckl_conv_desc *d)
 /* May neighbours share copies of 16 bytes? They have the next channels of the same places. */
 static bool may_share(const sliding_config *c)
 {
+    if (!c->async || c->filters > 1) // units of asynchronous copies have bytes
+        return false;
     const int share = 16 / sliding_unit_bytes(c);
-    return c->async && c->filters == 1 && share > 1 && c->channels / c->vec % share == 0;
+    return share > 1 && c->channels / c->vec % share == 0;
 }
 
 /*
