@@ -406,7 +406,8 @@ static ckl_status launch(const ckl_plan *plan, const void *args, ckl_stream stre
         .counter = counter,
     };
     const int64_t resident = min_i64(d->rows, plan->kernels[0].clusters_resident) * c->split.cluster;
-    const int64_t ctas = row_split_ctas(&c->split, d->rows) / (c->flow.stages ? c->split.cluster : 1);
+    const int shared = c->flow.stages ? c->split.cluster : 1; // of flowing rows that are not aligned each has one CTA
+    const int64_t ctas = row_split_ctas(&c->split, d->rows) / shared;
     const plan_grid grid = { .x = flows ? resident : ctas, .y = tiles_of(d, &c->split) };
     TRY(plan_launch(plan, aligned ? CROSSENTROPY_VECTORS : CROSSENTROPY_ELEMENTS, grid, &params, stream));
     if (!is_mean(d))

@@ -462,7 +462,7 @@ void crossentropy_describe(const void *config, int kernel)
         bound_registers(&k);
     if (kernel == CROSSENTROPY_ELEMENTS) {
         k.split = row_split_anywhere(&cfg->split, cfg->dtype);
-        if (cfg->flow.stages)
+        if (cfg->flow.stages) // each has one CTA, as launch() has it
             k.split.cluster = 1;
         k.in_phase = false;
     }
