@@ -62,6 +62,7 @@
 #define tma_load_im2col(...)     CUTE_CALL(tma_load_im2col(__VA_ARGS__))
 #define tma_store(...)           CUTE_CALL(tma_store(__VA_ARGS__))
 #define tma_store_of(...)        CUTE_CALL(tma_store_of(__VA_ARGS__))
+#define tma_store_same(...)      CUTE_CALL(tma_store_same(__VA_ARGS__))
 #define tma_add(...)             CUTE_CALL(tma_add(__VA_ARGS__))
 #define tma_store_commit(...)    CUTE_CALL(tma_store_commit(__VA_ARGS__))
 #define tma_store_wait_read(...) CUTE_CALL(tma_store_wait_read(__VA_ARGS__))

@@ -144,6 +144,13 @@ void tma_store_of(const tma_copy *tma, tensor sTile, val row, val col, int count
     ir_tma_store(tma->map, sTile.address, 0, n, coordinates);
 }
 
+void tma_store_same(const tma_copy *tma, tensor sTile, val row, val col, int count, const val *outer)
+{
+    val coordinates[COORDINATES_MAX];
+    int n = box_of(tma, sTile, row, col, count, outer, coordinates);
+    ir_tma_store_same(tma->map, sTile.address, 0, n, coordinates);
+}
+
 void tma_store(const tma_copy *tma, tensor sTile, val row, val col)
 {
     tma_store_of(tma, sTile, row, col, 0, NULL);

@@ -51,6 +51,8 @@ void tma_store(const tma_copy *tma, tensor sTile, val row, val col);
 void tma_load_of(const tma_copy *tma, tensor sTile, val row, val col, int count, const val *outer, val barrier,
                  val multicast_mask);
 void tma_store_of(const tma_copy *tma, tensor sTile, val row, val col, int count, const val *outer);
+/* The same where other CTAs may store these bits, too: they need no order. */
+void tma_store_same(const tma_copy *tma, tensor sTile, val row, val col, int count, const val *outer);
 /* A store that adds to memory, element by element, as the GPU's atomics do: several are added in any order. */
 void tma_add(const tma_copy *tma, tensor sTile, val row, val col);
 void tma_store_commit(void);

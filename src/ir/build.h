@@ -114,6 +114,7 @@ void ir_tma_load(val shared, int64_t offset, val map, val mbarrier, val mask, in
 void ir_tma_load_im2col(val shared, int64_t offset, val map, val mbarrier, val mask, int n, const val *coordinates,
                         const val *offsets); // n - 2 of them
 void ir_tma_store(val map, val shared, int64_t offset, int n, const val *coordinates);
+void ir_tma_store_same(val map, val shared, int64_t offset, int n, const val *coordinates); // bits as other CTAs store
 void ir_tma_add(val map, val shared, int64_t offset, int n, const val *coordinates); // a store that adds to memory
 void ir_tma_prefetch(val map);
 void ir_bulk_load(val shared, int64_t offset, val global, val bytes, val mbarrier);

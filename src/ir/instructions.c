@@ -114,6 +114,11 @@ void ir_tma_store(val map, val shared, int64_t offset, int n, const val *coordin
     tma_to_global(map, shared, offset, n, coordinates, 0);
 }
 
+void ir_tma_store_same(val map, val shared, int64_t offset, int n, const val *coordinates)
+{
+    tma_to_global(map, shared, offset, n, coordinates, 2);
+}
+
 void ir_tma_add(val map, val shared, int64_t offset, int n, const val *coordinates)
 {
     tma_to_global(map, shared, offset, n, coordinates, 1);

@@ -144,7 +144,8 @@ typedef enum ir_sreg_kind {
  *                                        CTA-relative shared address and mbarrier; [cache] is a hint, too; [mode] 1:
  *                                        through a map of im2col mode, [n]-2 u32 offsets stand before c0
  *   TMA_STORE      () <- map, shared, c0..cn-1   part of the thread's bulk group; reads through the async proxy;
- *                                        [mode] 1 adds to memory instead of storing
+ *                                        [mode] 1 adds to memory instead of storing; 2: other CTAs may
+ *                                        store there, too, the same bits
  *   BULK_COMMIT    closes the thread's bulk group
  *   BULK_WAIT      [n] pending groups allowed; [mode] 1: until the sources were read, 0: until complete
  *   TMA_PREFETCH   () <- map             prefetches the descriptor

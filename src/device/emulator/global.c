@@ -350,9 +350,17 @@ static uint32_t reader_after(const access *a, uint32_t own, uint32_t reader)
 
 /* Checks */
 
+/* A store of bits that other CTAs may store, too? */
+static bool stores_same(const step *s)
+{
+    return s->inst->op == IR_TMA_STORE && s->inst->mode == 2;
+}
+
 static bool check_writer(const access *a, uint32_t writer, place at)
 {
     const launch_state *l = a->w->cluster->launch;
+    if (stores_same(a->s) && at.step != UINT16_MAX && stores_same(&l->kernel->steps[at.step]))
+        return true;
     at.what = "write";
     if (!l->ordered)
         return race(a, at, &(epoch){ .cluster = writer - l->first_epoch - 1 });

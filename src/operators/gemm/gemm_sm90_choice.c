@@ -420,6 +420,12 @@ typedef struct tiled_problem {
     bool ends_short;               // does K end inside a box?
 } tiled_problem;
 
+/* Do all tiles along a side lie inside it? */
+static bool all_inside(const gemm_sm90_config *c, bool along_m, int64_t extent)
+{
+    return gemm_sm90_ends_with_D(c, along_m) && extent >= (along_m ? c->tile_m : c->tile_n);
+}
+
 static tiled_problem problem_of(const ckl_gemm_desc *d, const gemm_sm90_config *c, int64_t sm_count)
 {
     tiled_problem p = { .rows = c->swap ? d->n : d->m,
@@ -437,8 +443,8 @@ static tiled_problem problem_of(const ckl_gemm_desc *d, const gemm_sm90_config *
     p.turns = ceil_div(p.tiles, slots);
     const double MOST = 0.8;
     if (fmax(p.crossing_m, p.crossing_n) < MOST) { // else clusters are worth it
-        p.absent += ceil_div(p.rows, c->tile_m) % c->cluster_m ? c->tile_m : 0;
-        p.absent += ceil_div(p.cols, c->tile_n) % c->cluster_n ? c->tile_n : 0;
+        p.absent += ceil_div(p.rows, c->tile_m) % c->cluster_m && !all_inside(c, true, p.rows) ? c->tile_m : 0;
+        p.absent += ceil_div(p.cols, c->tile_n) % c->cluster_n && !all_inside(c, false, p.cols) ? c->tile_n : 0;
     }
     p.ctas = min_i64(p.tiles, slots);
     return p;
@@ -453,8 +459,11 @@ typedef struct step_cycles {
  * Rows of the last tile beyond a matrix, as far as both SMs of a pair have such a tile: there TMA fills them slower
  * than it loads.
  */
-static double absent_of(int64_t rows, int tile)
+static double absent_of(const gemm_sm90_config *c, bool along_m, int64_t rows)
 {
+    const int tile = along_m ? c->tile_m : c->tile_n;
+    if (all_inside(c, along_m, rows))
+        return 0;
     return (double)(round_up(rows, tile) - rows) * fmin(1, 2.0 / (double)ceil_div(rows, tile));
 }
 
@@ -466,7 +475,7 @@ static step_cycles step_of(const tiled_problem *p, const gemm_sm90_config *c, co
     double n = c->tile_n, loaded_m = c->stays ? 0 : c->tile_m, loaded_n = c->b_stays ? 0 : size->loaded_n;
     double instruction = fmax(n / 2, (16 + n / 4) * f->operands);
     double crossing = p->crossing_m * loaded_m / c->cluster_n + p->crossing_n * loaded_n / c->cluster_m;
-    double absent = absent_of(p->rows, c->tile_m) / c->cluster_n + absent_of(p->cols, c->tile_n) / c->cluster_m;
+    double absent = absent_of(c, true, p->rows) / c->cluster_n + absent_of(c, false, p->cols) / c->cluster_m;
     double working = (double)p->ctas / (double)sm_count;
     double rate = (c->consumers == 1 ? f->sm_bytes_one : f->sm_bytes) * pow(working, -f->spread);
     double loads = (loaded_m + loaded_n) * ROW_BYTES / rate;

@@ -165,6 +165,12 @@ static bool is_k_major(const gemm_sm90_config *c, char operand)
     return gemm_k_major(c->epilogue.layout, c->swap ? (operand == 'a' ? 'b' : 'a') : operand);
 }
 
+bool gemm_sm90_ends_with_D(const gemm_sm90_config *c, bool along_m)
+{
+    return is_k_major(c, along_m ? 'a' : 'b') && !c->ragged && !c->groups && !c->epilogue.scatter &&
+           !gemm_reads_matrix(&c->epilogue) && !c->epilogue.amax && !gemm_has_block_scales(c->epilogue.scale_a);
+}
+
 gemm_sm90_shape gemm_sm90_shape_of(const gemm_sm90_config *c)
 {
     enum { SWAP_ROWS = 64, SWAP_STEP = 16 };                  // stmatrix writes 16 rows at once
@@ -363,6 +369,19 @@ val gemm_sm90_k_tiles(const sm90_kernel *k, const tile_place *at)
     return div_up(at->k_count, k->size.tile_k);
 }
 
+/*
+ * Where tile number i of some along a side of D begins: the last one ends with D and lies over the one before, as both
+ * store the same bits, for TMA fills rows beyond an operand slower than it loads rows.
+ */
+static val start_of(const sm90_kernel *k, bool along_m, val i)
+{
+    const int tile = along_m ? k->cfg->tile_m : k->size.tile_n;
+    const val extent = along_m ? k->p.m : k->p.n, start = mul(i, imm(tile));
+    if (!gemm_sm90_ends_with_D(k->cfg, along_m))
+        return start;
+    return min(start, sub(max(extent, imm(tile)), imm(tile)));
+}
+
 tile_place gemm_sm90_tile(const sm90_kernel *k, val tile)
 {
     tile_place at = { .number = tile, .batch = imm(0) };
@@ -376,8 +395,8 @@ tile_place gemm_sm90_tile(const sm90_kernel *k, val tile)
         gemm_sm90_find_part_of_k(k, &at);
     if (k->cfg->groups)
         at.batch = gemm_sm90_find_group(k, k->cfg->swap ? &col : &row);
-    at.row = mul(add(mul(row, imm(k->cfg->cluster_m)), k->rank_m), imm(k->cfg->tile_m));
-    at.col = mul(add(mul(col, imm(k->cfg->cluster_n)), k->rank_n), imm(k->size.tile_n));
+    at.row = start_of(k, true, add(mul(row, imm(k->cfg->cluster_m)), k->rank_m));
+    at.col = start_of(k, false, add(mul(col, imm(k->cfg->cluster_n)), k->rank_n));
     if (k->cfg->groups) {
         val *along = k->cfg->swap ? &at.col : &at.row;
         *along = add(*along, convert(U32, at(k->sFirst, at.batch)));
