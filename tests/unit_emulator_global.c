@@ -162,6 +162,29 @@ GRID_FAULT(store_not_complete, 32, 1, 2, 0, "global-memory race", "the bulk stor
     }
 }
 
+/* Two CTAs store the same bits, and say so; planted, one of them does not. */
+GRID_FAULT(stores_of_the_same, 32, 1, 2, 0, "global-memory race", "write of memory+", "meets the write by CTA")
+{
+    val x = tile("x", TILE_BYTES), zero = ir_int(CKL_I32, 0);
+    const val origin[] = { zero, zero };
+    fill(x);
+    IF(ir_elect()) {
+        IF(is_cta(0))
+            BLAMED(ir_tma_store_same(p.map, x, 0, 2, origin));
+        ELSE
+        {
+            BLAME; // or the other one's
+            if (planted)
+                ir_tma_store(p.map, x, 0, 2, origin);
+            else
+                ir_tma_store_same(p.map, x, 0, 2, origin);
+        }
+        ir_plain(IR_BULK_COMMIT, 0, 0);
+        ir_plain(IR_BULK_WAIT, 0, 0);
+    }
+    blamed = 0;
+}
+
 /* What ordinary stores of another CTA wrote is loaded by TMA. */
 GRID_FAULT(load_without_proxy_fence, 32, 1, 2, 0, "missing fence_proxy_async", "memory+512", "_gmem")
 {

@@ -192,6 +192,12 @@ static const char *const cases[] = {
     "stages=4 consumers=1 cluster_m=1' # the same of X and of two widths",
     "m=264 n=96 k=208 a=e4m3 d=e4m3 scale_d=1 impl=sm90 config='tile_m=64 tile_n=80 stages=4 consumers=1 cluster_m=1' "
     "# the same of 8 bits, whose boxes were 16 bytes wide",
+    "batch=2 m=136 n=200 k=136 bias=1 impl=sm90 config='tile_m=64 tile_n=96 stages=4 consumers=1 cluster_m=2 "
+    "cluster_n=2' # the last tiles lie over those before, and those of a cluster that are none over whole ones",
+    "m=333 n=200 k=136 a=bf16 activation=gelu preactivation=1 impl=sm90 config='" IN_TURN
+    "tile_m=128 tile_n=128 stages=4 swap=1' # the same of D^T in turn, and of X",
+    "m=100 n=201 k=520 d=f32 ldd=204 impl=sm90 config='" ONE
+    "tile_m=64 tile_n=64 stages=3 split=3 ragged=1' # not where rows of D would start anywhere",
     "m=264 n=96 k=208 a=e4m3 d=e4m3 scale_d=1 amax=1 impl=sm90 config='tile_m=64 tile_n=96 stages=4 consumers=1 "
     "cluster_m=1' # stored once",
     "m=300 n=70 k=264 ldd=72 impl=sm90 config='" ONE
