@@ -118,6 +118,9 @@ void gemm_sm90_fit_memory(gemm_sm90_config *config, int64_t k_steps, const ckl_d
  */
 int gemm_sm90_swapped_columns(int64_t rows, bool wide);
 
+/* The clusters of so many CTAs, one an SM, that a device holds at once. */
+int64_t gemm_sm90_clusters(int64_t sm_count, int cluster);
+
 /* The configs that are considered, and what one costs (plan.h). */
 bool gemm_sm90_candidate(const void *desc, const ckl_device_info *device, int i, void *config);
 plan_cost gemm_sm90_cost(const void *desc, const ckl_device_info *device, const void *config);
