@@ -60,12 +60,11 @@ static const struct {
     double along[2], across[2]; // of 32 elements copied: of K-major operands or not, singly or in vectors
     double hidden;              // the part of the shorter of both, multiply-adds and accesses, that is seen
     double alone, latency;      // a lone CTA: of a step, and of each row or column of a block, but multiply-adds
-    double tile[2][2], stored;  // before and behind the steps of a tile, of blocks of 16 or more, D singly or in
-                                // vectors; for 128 elements of D
-    double group[2];            // to add the sums of another group of threads, likewise
+    double cta, elements;       // before and behind the steps: of each CTA of an SM, and of a wave where D goes singly
+    double stored;              // for 128 elements of D
+    double group[2];            // to add the sums of another group of threads, of D singly or in vectors
     double merge, merged;       // of the second kernel; bytes of slices in a cycle
-} fit = { 1.66,          1.06, 2, { 6.5, 4.3 }, { 10.5, 6 }, 0.28, 300, 2.2, { { 2300, 600 }, { 2300, 1950 } }, 48,
-          { 1600, 300 }, 2700, 24 };
+} fit = { 0.9, 1.09, 1.3, { 4.1, 3.1 }, { 6.4, 4.3 }, 0.45, 380, 2.85, 1460, 1280, 47, { 2440, 1270 }, 2540, 36 };
 
 /* Of an SM, for a step of each CTA: multiply-adds beside accesses to shared memory. */
 static double step_cycles(const gemm_fma_config *c)
@@ -136,12 +135,12 @@ static double seen_us(const ckl_gemm_desc *d, const gemm_fma_config *c)
 static plan_cost turns_cost(const ckl_gemm_desc *d, const ckl_device_info *device, const gemm_fma_config *c,
                             const tile_turns *t)
 {
-    const int64_t ctas = max_i64(t->whole + t->shared * t->slices, 1), room = c->ctas * device->sm_count;
+    const int64_t ctas = max_i64(t->whole + t->shared * t->slices, 1), of_sm = ceil_div(ctas, device->sm_count);
+    const double of_wave = (c->whole ? 0 : fit.elements) + fit.group[c->whole] * (c->groups_k - 1);
     const double multiply =
         waves_cycles(c, t, device->sm_count, ceil_div(d->k, step_of(c)), ceil_div(t->slice_k, step_of(c))) +
-        (fit.tile[c->block_m * c->block_n > 16][c->whole] + fit.group[c->whole] * (c->groups_k - 1)) *
-            (double)ceil_div(ctas, room);
-    const double store = fit.stored * (double)ceil_div(ctas, device->sm_count) * c->tile_m * c->tile_n / 128;
+        fit.cta * (double)of_sm + of_wave * (double)ceil_div(of_sm, c->ctas);
+    const double store = fit.stored * (double)of_sm * c->tile_m * c->tile_n / 128;
     const bool at_once = t->shared || c->groups_k > 1; // slices end together, groups add up before they store
     const double cycles = at_once ? multiply + store : beside(multiply, store);
     const double us = cycles / device->clock_mhz, memory = memory_us(d, device, c, ctas);

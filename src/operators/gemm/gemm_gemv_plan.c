@@ -1,4 +1,6 @@
 /* gemm_gemv_plan.c - the host side of products of few rows without tensor cores. */
+#include <math.h>
+
 #include "operators/gemm/gemm_plan.h"
 
 enum { FEW_MAX = 8, ROWS_MAX = 8, SUMS_MAX = 32 /* of f32, of a thread */ };
@@ -84,8 +86,21 @@ static ckl_status choose_gemv(const void *desc, const ckl_device_info *device, v
 }
 
 /*
- * The rates are of 2x7168x16384 in 16 bits, which are converted first, and of 8x8192x8192 in f32; memory's of one row
- * by 28672x8192. Beside multiply-adds a CTA without a loop has addresses and sums over lanes, fitted to nine runs.
+ * Multiply-adds of an SM in a cycle: of 16 bits, which are converted first, as of 2x7168x16384; of f32 as of
+ * 8x8192x8192, and in loops no more than the warps' loads allow, of an element as of a vector (8x9216x1173).
+ */
+static double rate_of(const ckl_gemm_desc *d, const gemm_gemv_config *c)
+{
+    const double BEST = 32, LANES = 32, LOAD_CYCLES = 6.5;
+    if (ckl_dtype_bytes(d->a) == 2)
+        return 17;
+    const double of_load = LANES * c->vec * c->rows * c->few / (c->rows + c->few);
+    return c->steps ? BEST : fmin(BEST, of_load / LOAD_CYCLES);
+}
+
+/*
+ * Memory's rate is that of one row by 28672x8192. Beside multiply-adds a CTA without a loop has addresses and sums over
+ * lanes, fitted to nine runs.
  */
 static plan_cost cost_gemv(const void *desc, const ckl_device_info *device, const void *config)
 {
@@ -100,7 +115,7 @@ static plan_cost cost_gemv(const void *desc, const ckl_device_info *device, cons
                                              .ctas = CTAS,
                                              .steps = (double)ceil_div(d->k, depth),
                                              .multiply_adds = (double)(rows_of(c) * c->few * depth),
-                                             .rate = bytes == 2 ? 17 : 32,
+                                             .rate = rate_of(d, c),
                                              .step_cycles = 600,
                                              .tile_cycles = c->steps     ? 380 + of_turn
                                                             : bytes == 2 ? 800
