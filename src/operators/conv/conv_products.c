@@ -90,11 +90,9 @@ static const field unaligned_fields[] = { GEMM_EPILOGUE(FIELD_NESTED, (gemm_unal
 static const field pitched_fields[] = { GEMM_EPILOGUE(FIELD_NESTED, (gemm_sm90_config, epilogue)) //
                                         GEMM_SM90_CONFIG(FIELD_ROW, gemm_sm90_config) };
 
-#define RIVALS                                                                               \
-    {                                                                                        \
-        &conv_narrow_implementation, &conv_stem_implementation, &conv_packed_implementation, \
-            &conv_packed_weight_implementation                                               \
-    }
+#define RIVALS                                                                           \
+    &conv_narrow_implementation, &conv_stem_implementation, &conv_packed_implementation, \
+        &conv_packed_weight_implementation
 
 const implementation conv_pointwise_unaligned_implementation = {
     .name = "pointwise_unaligned",
@@ -103,7 +101,7 @@ const implementation conv_pointwise_unaligned_implementation = {
     .config = FIELD_TABLE(unaligned_fields),
     .choose = choose_unaligned,
     .cost = cost_unaligned,
-    .rivals = RIVALS,
+    .rivals = { &conv_pointwise_pitched_implementation, RIVALS },
     .admit = admit_unaligned,
     .describe = gemm_unaligned,
     .params = &gemm_param_list,
@@ -117,7 +115,7 @@ const implementation conv_pointwise_pitched_implementation = {
     .config = FIELD_TABLE(pitched_fields),
     .candidate = candidate_pitched,
     .cost = cost_pitched,
-    .rivals = RIVALS,
+    .rivals = { RIVALS },
     .admit = admit_pitched,
     .describe = describe_pitched,
     .kernels = 2,
