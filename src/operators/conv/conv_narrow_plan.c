@@ -244,8 +244,7 @@ static ckl_status launch_narrow(const ckl_plan *plan, const void *args, ckl_stre
     return conv_launch_tiles(plan, CONV_NARROW_MAIN, tiles, &p, stream);
 }
 
-static const field narrow_fields[] = { CONV_FORM(FIELD_NESTED, (conv_narrow_config, form)) //
-                                       CONV_NARROW_CONFIG(FIELD_ROW, conv_narrow_config) };
+static const field narrow_fields[] = CONV_FIELDS(conv_narrow_config, CONV_NARROW_CONFIG);
 
 const implementation conv_narrow_implementation = {
     CONV_RANKED(narrow, conv_narrow_config),

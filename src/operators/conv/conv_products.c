@@ -85,10 +85,8 @@ static int64_t workspace_pitched(const ckl_plan *plan)
     return gemm_pitched_implementation.workspace_bytes(&of);
 }
 
-static const field unaligned_fields[] = { GEMM_EPILOGUE(FIELD_NESTED, (gemm_unaligned_config, epilogue)) //
-                                          GEMM_UNALIGNED_CONFIG(FIELD_ROW, gemm_unaligned_config) };
-static const field pitched_fields[] = { GEMM_EPILOGUE(FIELD_NESTED, (gemm_sm90_config, epilogue)) //
-                                        GEMM_SM90_CONFIG(FIELD_ROW, gemm_sm90_config) };
+static const field unaligned_fields[] = GEMM_FIELDS(gemm_unaligned_config, GEMM_UNALIGNED_CONFIG);
+static const field pitched_fields[] = GEMM_FIELDS(gemm_sm90_config, GEMM_SM90_CONFIG);
 
 #define RIVALS                                                                           \
     &conv_narrow_implementation, &conv_stem_implementation, &conv_packed_implementation, \

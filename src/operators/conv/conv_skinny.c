@@ -39,10 +39,7 @@ enum {
     X(owner, int, ahead, "4", "1 2 4 8", "pixels of a thread whose loads are under way") \
     X(owner, int, slices, "1", "", "of the pixels, summed apart first")
 
-typedef struct conv_skinny_config {
-    conv_form form;
-    CONV_SKINNY_CONFIG(FIELD_MEMBER, )
-} conv_skinny_config;
+CONV_CONFIG(conv_skinny_config, CONV_SKINNY_CONFIG);
 
 /* Everything a thread knows. */
 typedef struct skinny {
@@ -651,8 +648,7 @@ static plan_cost cost_skinny(const void *desc, const ckl_device_info *device, co
                         device);
 }
 
-static const field skinny_fields[] = { CONV_FORM(FIELD_NESTED, (conv_skinny_config, form)) //
-                                       CONV_SKINNY_CONFIG(FIELD_ROW, conv_skinny_config) };
+static const field skinny_fields[] = CONV_FIELDS(conv_skinny_config, CONV_SKINNY_CONFIG);
 
 const implementation conv_skinny_implementation = {
     CONV_RANKED(skinny, conv_skinny_config),
