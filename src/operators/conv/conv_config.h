@@ -116,6 +116,17 @@ typedef struct conv_form {
     CONV_FORM(FIELD_MEMBER, )
 } conv_form;
 
+/* A config: what is computed, and a kernel's own choices. And the table of its fields. */
+#define CONV_CONFIG(type, FIELDS) \
+    typedef struct type {         \
+        conv_form form;           \
+        FIELDS(FIELD_MEMBER, )    \
+    } type
+#define CONV_FIELDS(type, FIELDS)                                     \
+    {                                                                 \
+        CONV_FORM(FIELD_NESTED, (type, form)) FIELDS(FIELD_ROW, type) \
+    }
+
 /* Products of i8 are summed in i32. */
 static inline ckl_dtype conv_sum_type(const conv_form *form)
 {
@@ -225,10 +236,7 @@ ckl_status conv_launch_tiles(const ckl_plan *plan, int kernel, int64_t tiles, co
 
 #define CONV_NAIVE_CONFIG(X, owner) X(owner, int, threads, "128", "64 128 256", "threads of a CTA, one output each")
 
-typedef struct conv_naive_config {
-    conv_form form;
-    CONV_NAIVE_CONFIG(FIELD_MEMBER, )
-} conv_naive_config;
+CONV_CONFIG(conv_naive_config, CONV_NAIVE_CONFIG);
 
 void conv_naive(const void *config, int kernel);
 
@@ -242,10 +250,7 @@ void conv_naive(const void *config, int kernel);
     X(owner, int, vec_b, "8", "1 2 4 8 16", "elements of a copy of filters") \
     X(owner, bool, views, "0", "0 1", "rows of what is written lie apart")
 
-typedef struct conv_sm80_config {
-    conv_form form;
-    CONV_SM80_CONFIG(FIELD_MEMBER, )
-} conv_sm80_config;
+CONV_CONFIG(conv_sm80_config, CONV_SM80_CONFIG);
 
 enum {
     CONV_SM80_ROW = 64,     // bytes of K in a stage
@@ -264,10 +269,7 @@ void conv_sm80(const void *config, int kernel);
     CONV_STEPS_CONFIG(X, owner)                                   \
     X(owner, int, pad, "0", "", "of a gradient: columns of zeros before x, modulo the step")
 
-typedef struct conv_depthwise_config {
-    conv_form form;
-    CONV_DEPTHWISE_CONFIG(FIELD_MEMBER, )
-} conv_depthwise_config;
+CONV_CONFIG(conv_depthwise_config, CONV_DEPTHWISE_CONFIG);
 
 /* One filter of NHWC as a filter of planes: the modes of columns and channels are one; else the problem as it is. */
 ckl_conv_desc conv_depthwise_plane(const ckl_conv_desc *desc);
@@ -294,10 +296,7 @@ ckl_conv_desc conv_depthwise_plane(const ckl_conv_desc *desc);
     X(owner, int, columns, "3", "", "of a filter")                                                     \
     CONV_STEPS_CONFIG(X, owner)
 
-typedef struct conv_sliding_config {
-    conv_form form;
-    CONV_SLIDING_CONFIG(FIELD_MEMBER, )
-} conv_sliding_config;
+CONV_CONFIG(conv_sliding_config, CONV_SLIDING_CONFIG);
 
 void conv_sliding(const void *config, int kernel);
 void conv_depthwise(const void *config, int kernel);

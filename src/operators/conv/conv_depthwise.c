@@ -275,8 +275,7 @@ static ckl_status launch_depthwise(const ckl_plan *plan, const void *args, ckl_s
     return plan_launch(plan, 0, (plan_grid){ .x = ctas, .y = 1, .z = 1 }, &params, stream);
 }
 
-static const field depthwise_fields[] = { CONV_FORM(FIELD_NESTED, (conv_depthwise_config, form)) //
-                                          CONV_DEPTHWISE_CONFIG(FIELD_ROW, conv_depthwise_config) };
+static const field depthwise_fields[] = CONV_FIELDS(conv_depthwise_config, CONV_DEPTHWISE_CONFIG);
 
 const implementation conv_depthwise_implementation = {
     IMPLEMENTATION_PARTS(conv, depthwise),

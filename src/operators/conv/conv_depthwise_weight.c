@@ -29,10 +29,7 @@ enum {
     X(owner, int, dilation, "1", "", "columns between neighbours of a filter")            \
     X(owner, int, slices, "16", "1 2 4 8 16 32 64", "of the rows of dy, summed apart first")
 
-typedef struct conv_depthwise_weight_config {
-    conv_form form;
-    CONV_DEPTHWISE_WEIGHT_CONFIG(FIELD_MEMBER, )
-} conv_depthwise_weight_config;
+CONV_CONFIG(conv_depthwise_weight_config, CONV_DEPTHWISE_WEIGHT_CONFIG);
 
 /* What a thread knows. */
 typedef struct weight_role {
@@ -372,9 +369,7 @@ static ckl_status launch_depthwise_weight(const ckl_plan *plan, const void *args
                : plan_launch(plan, 1, (plan_grid){ .x = ceil_div(sums_of_slice(d, c), THREADS) }, &p, stream);
 }
 
-static const field depthwise_weight_fields[] = { CONV_FORM(FIELD_NESTED, (conv_depthwise_weight_config, form)) //
-                                                 CONV_DEPTHWISE_WEIGHT_CONFIG(FIELD_ROW,
-                                                                              conv_depthwise_weight_config) };
+static const field depthwise_weight_fields[] = CONV_FIELDS(conv_depthwise_weight_config, CONV_DEPTHWISE_WEIGHT_CONFIG);
 
 const implementation conv_depthwise_weight_implementation = {
     IMPLEMENTATION_PARTS(conv, depthwise_weight),

@@ -14,10 +14,7 @@
     X(owner, int, columns, "3", "", "of a filter, likewise")                             \
     CONV_STEPS_CONFIG(X, owner)
 
-typedef struct conv_halo_config {
-    conv_form form;
-    CONV_HALO_CONFIG(FIELD_MEMBER, )
-} conv_halo_config;
+CONV_CONFIG(conv_halo_config, CONV_HALO_CONFIG);
 
 enum {
     CONV_HALO_VECTOR = 8,  // channels of a warp, and of a thread

@@ -253,8 +253,7 @@ static ckl_status launch_halo(const ckl_plan *plan, const void *args, ckl_stream
     return plan_launch(plan, 0, (plan_grid){ .x = min_i64(tiles, ctas), .y = channels, .z = 1 }, &p, stream);
 }
 
-static const field halo_fields[] = { CONV_FORM(FIELD_NESTED, (conv_halo_config, form)) //
-                                     CONV_HALO_CONFIG(FIELD_ROW, conv_halo_config) };
+static const field halo_fields[] = CONV_FIELDS(conv_halo_config, CONV_HALO_CONFIG);
 
 const implementation conv_halo_implementation = {
     CONV_RANKED(halo, conv_halo_config),

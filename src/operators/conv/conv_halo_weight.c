@@ -35,10 +35,7 @@ enum {
     X(owner, int, slices, "44", "8 16 32 64 132", "of the tiles, summed apart first") \
     CONV_STEPS_CONFIG(X, owner)
 
-typedef struct conv_halo_weight_config {
-    conv_form form;
-    CONV_HALO_WEIGHT_CONFIG(FIELD_MEMBER, )
-} conv_halo_weight_config;
+CONV_CONFIG(conv_halo_weight_config, CONV_HALO_WEIGHT_CONFIG);
 
 /* What the kernel and its host side derive alike from a config. */
 typedef struct halo_shape {
@@ -380,8 +377,7 @@ static ckl_status launch_halo_weight(const ckl_plan *plan, const void *args, ckl
     return plan_launch(plan, 1, (plan_grid){ .x = ceil_div(sums_of_slice(d), CONV_ADD_THREADS) }, &p, stream);
 }
 
-static const field halo_weight_fields[] = { CONV_FORM(FIELD_NESTED, (conv_halo_weight_config, form)) //
-                                            CONV_HALO_WEIGHT_CONFIG(FIELD_ROW, conv_halo_weight_config) };
+static const field halo_weight_fields[] = CONV_FIELDS(conv_halo_weight_config, CONV_HALO_WEIGHT_CONFIG);
 
 const implementation conv_halo_weight_implementation = {
     IMPLEMENTATION_PARTS(conv, halo_weight),

@@ -119,8 +119,7 @@ static ckl_status launch_im2col(const ckl_plan *plan, const void *args, ckl_stre
     return gemm_sm90_launch(plan, plan->config, &product, product.k, &x, stream);
 }
 
-static const field im2col_fields[] = { GEMM_EPILOGUE(FIELD_NESTED, (gemm_sm90_config, epilogue)) //
-                                       GEMM_SM90_CONFIG(FIELD_ROW, gemm_sm90_config) };
+static const field im2col_fields[] = GEMM_FIELDS(gemm_sm90_config, GEMM_SM90_CONFIG);
 
 const implementation conv_im2col_implementation = {
     CONV_RANKED(im2col, gemm_sm90_config),

@@ -200,8 +200,7 @@ static ckl_status launch_naive(const ckl_plan *plan, const void *args, ckl_strea
     return plan_launch(plan, 0, (plan_grid){ .x = ceil_div(threads_needed(plan->desc), c->threads) }, &params, stream);
 }
 
-static const field naive_fields[] = { CONV_FORM(FIELD_NESTED, (conv_naive_config, form)) //
-                                      CONV_NAIVE_CONFIG(FIELD_ROW, conv_naive_config) };
+static const field naive_fields[] = CONV_FIELDS(conv_naive_config, CONV_NAIVE_CONFIG);
 
 const implementation conv_naive_implementation = {
     IMPLEMENTATION_PARTS(conv, naive),

@@ -15,10 +15,7 @@
     X(owner, bool, pairs, "0", "0 1", "two channels are stored together")                  \
     X(owner, bool, copied, "0", "0 1", "pixels are read from a copy, of whole 16 bytes with zeros")
 
-typedef struct conv_narrow_config {
-    conv_form form;
-    CONV_NARROW_CONFIG(FIELD_MEMBER, )
-} conv_narrow_config;
+CONV_CONFIG(conv_narrow_config, CONV_NARROW_CONFIG);
 
 enum {
     CONV_NARROW_WARPS = 4,

@@ -1,5 +1,6 @@
 /* conv_narrow_plan.c - the host side of the kernel of few filters: which problems, what they cost, launches. */
 #include <math.h>
+#include <string.h>
 
 #include "base/math.h"
 #include "operators/conv/conv_narrow.h"
@@ -208,22 +209,18 @@ static int64_t workspace_narrow(const ckl_plan *plan)
 /* Copies what is read, and has `main` read the copy. */
 static ckl_status launch_copy(const ckl_plan *plan, void *to, conv_params *main, ckl_stream stream)
 {
-    const ckl_conv_desc inner = conv_turned(plan->desc), *d = &inner;
-    const conv_tensor t = conv_tensor_of(d, CONV_X);
-    const int64_t row = row_of_copy(d), pixel = copied_channels(d), stride[] = { t.shape[2] * row, 0, row, pixel, 1 };
-    conv_params copy = { .from = { [CONV_X] = main->from[CONV_X], [CONV_Y] = to },
-                         .n = 1,
-                         .c = t.shape[4],
-                         .x_size = { 1, rows_of_copy(d), t.shape[3] },
-                         .packed_row = (uint32_t)row,
-                         .packed_channels = (uint32_t)pixel };
-    for (int i = 0; i < CONV_RANK; i++) {
-        copy.x[i] = t.stride[i];
-        main->x[i] = stride[i];
-    }
+    const ckl_conv_desc *of_plan = plan->desc, inner = conv_turned(of_plan), *d = &inner;
+    const int read = conv_read(of_plan);
+    const int64_t row = row_of_copy(d), pixel = copied_channels(d), image = conv_tensor_of(d, CONV_X).shape[2] * row;
+    const int64_t stride[CONV_RANK] = { image, 0, row, pixel, 1 };
+    const void *from = main->from[CONV_X];
+    conv_packed_problem copy = { .inner.desc = *of_plan };
+    copy.row[read] = row;
+    copy.channels[read] = pixel;
+    copy.bytes[read] = workspace_narrow(plan);
+    memcpy(main->x, stride, sizeof stride);
     main->from[CONV_X] = to;
-    const int64_t vectors = rows_of_copy(d) * (row / UNIT);
-    return plan_launch(plan, CONV_NARROW_COPY, (plan_grid){ .x = ceil_div(vectors, CONV_PACK_THREADS) }, &copy, stream);
+    return conv_packed_copy(plan, CONV_NARROW_COPY, &copy, read, from, to, stream);
 }
 
 static ckl_status launch_narrow(const ckl_plan *plan, const void *args, ckl_stream stream)
@@ -244,8 +241,7 @@ static ckl_status launch_narrow(const ckl_plan *plan, const void *args, ckl_stre
     return conv_launch_tiles(plan, CONV_NARROW_MAIN, tiles, &p, stream);
 }
 
-static const field narrow_fields[] = { CONV_FORM(FIELD_NESTED, (conv_narrow_config, form)) //
-                                       CONV_NARROW_CONFIG(FIELD_ROW, conv_narrow_config) };
+static const field narrow_fields[] = CONV_FIELDS(conv_narrow_config, CONV_NARROW_CONFIG);
 
 const implementation conv_narrow_implementation = {
     CONV_RANKED(narrow, conv_narrow_config),

@@ -18,11 +18,7 @@
 #include "operators/conv/conv_nchw.h"
 #include "operators/conv/conv_roles.h"
 
-enum {
-    WARPGROUP = 128,
-    BARRIER_CONSUMER = 1, // + consumer: its 128 threads round the staging buffers
-    SPAN = CONV_SM90_SPAN,
-};
+enum { SPAN = CONV_SM90_SPAN };
 
 /* A tile: its first filter, and where its spans begin. */
 typedef struct tile_place {
@@ -47,12 +43,8 @@ typedef struct nchw_kernel {
 
 /* One consumer's view. */
 typedef struct consumer_role {
-    val index, tid, barrier;
-    val first_thread; // predicate: the thread that issues its TMA
-    tiled_mma mma;
-    tensor acc;        // (MMA,MMA_M,MMA_N)
+    conv_consumer own;
     tensor tCrW, tCrX; // (MMA_M,MMA_K,STAGES), (MMA_N,MMA_K,STAGES)
-    tensor sY;         // (ROWS,COLS,BUFFERS)
 } consumer_role;
 
 /* What a tap adds to the number of a pixel, and to its column alone. */
@@ -195,16 +187,11 @@ static void load_tiles(const void *of)
 static consumer_role describe_consumer(const nchw_kernel *k)
 {
     const conv_nchw_config *cfg = k->cfg;
-    consumer_role c = { .mma = conv_mma_of(cfg->form.dtype, cfg->tile_n) };
-    c.index = sub(warpgroup(), imm(1));
-    c.tid = warpgroup_thread();
-    c.barrier = add(c.index, imm(BARRIER_CONSUMER));
-    c.first_thread = eq(c.tid, imm(0));
-    c.tCrW = descriptors_A(&c.mma, local_tile(k->sW, shape(CONV_SM90_ROWS, cfg->tile_k), coord(c.index, 0, _)));
-    c.tCrX = descriptors_B(&c.mma, k->sX);
-    c.acc = fragment_C(&c.mma, CONV_SM90_ROWS, cfg->tile_n);
-    fill(c.acc, immf(0)); // once; the first wgmma of a tile ignores the sums
-    c.sY = slice(k->sY, _, _, _, c.index);
+    consumer_role c = { .own = conv_consumer_of(conv_mma_of(cfg->form.dtype, cfg->tile_n)) };
+    const tiled_mma *mma = &c.own.mma;
+    c.tCrW = descriptors_A(mma, local_tile(k->sW, shape(CONV_SM90_ROWS, cfg->tile_k), coord(c.own.index, 0, _)));
+    c.tCrX = descriptors_B(mma, k->sX);
+    conv_begin_sums(&c.own, mma, F32, k->sY);
     return c;
 }
 
@@ -212,7 +199,7 @@ static void multiply(const void *kernel, const void *role, val stage, val not_fi
 {
     (void)kernel;
     const consumer_role *c = role;
-    gemm(&c->mma, slice(c->tCrW, _, _, stage), slice(c->tCrX, _, _, stage), c->acc, not_first);
+    gemm(&c->own.mma, slice(c->tCrW, _, _, stage), slice(c->tCrX, _, _, stage), c->own.acc, not_first);
 }
 
 /* Some columns of a consumer's sums: 64 filters by pixels of one span. */
@@ -252,22 +239,18 @@ static tensor finish(const nchw_kernel *k, const subtile *t, const conv_vectors 
     return rY;
 }
 
-static void store(const nchw_kernel *k, const consumer_role *c, const tiled_mma *mma, const subtile *t, tensor rY,
+static void store(const nchw_kernel *k, const conv_consumer *c, const tiled_mma *mma, const subtile *t, tensor rY,
                   int number, int count)
 {
-    staged_store staged = { c->barrier, WARPGROUP, c->first_thread };
     tensor sY = slice(c->sY, _, _, number % CONV_SM90_BUFFERS);
-    staging_wait(&staged, number == 0 && count % CONV_SM90_BUFFERS ? 0 : CONV_SM90_BUFFERS - 1);
-    if (ckl_dtype_bytes(k->cfg->form.out) == 2)
-        stmatrix_C(mma, rY, sY, c->tid);
-    else
-        copy(rY, partition_C(mma, sY, c->tid), 8);
-    STAGED_STORE(&staged)
+    conv_wait_staging(c, number, count);
+    conv_write_staging(mma, rY, sY, c->tid);
+    STAGED_STORE(&c->staged)
         tma_store_of(&k->tmaY, sY, t->filter, t->pixel, 1, &t->image);
 }
 
 /* A consumer's part of a tile, before its first subtile. */
-static subtile part_of(const nchw_kernel *k, const consumer_role *c, const tile_place *place)
+static subtile part_of(const nchw_kernel *k, const conv_consumer *c, const tile_place *place)
 {
     const int width = k->size.y_cols;
     const tiled_mma mma = conv_mma_of(k->cfg->form.dtype, width);
@@ -275,7 +258,7 @@ static subtile part_of(const nchw_kernel *k, const consumer_role *c, const tile_
                       .filter = add(place->filter, mul(c->index, imm(CONV_SM90_ROWS))) };
 }
 
-static void epilogue(const nchw_kernel *k, const consumer_role *c, const tile_place *place, subtile t,
+static void epilogue(const nchw_kernel *k, const conv_consumer *c, const tile_place *place, subtile t,
                      const conv_vectors *v)
 {
     const conv_nchw_config *cfg = k->cfg;
@@ -295,27 +278,27 @@ static void consume(const void *of)
 {
     const nchw_kernel *k = of;
     consumer_role c = describe_consumer(k);
-    const conv_products products = { &k->ring, c.first_thread, multiply, k, &c };
+    const conv_products products = { &k->ring, c.own.staged.leader, multiply, k, &c };
     pipeline_state stage = consumer_state(&k->ring);
     val k_tiles = mul(mul(conv_number(k->p.filter[1]), conv_number(k->p.filter[2])), k->chunks);
     LOOP_FROM(tile, cta_x(), k->count, grid_x()) {
         const val last = conv_mainloop_begin(&products, k_tiles, &stage); // what follows hides behind the last products
         const tile_place place = place_of(k, tile);
-        const subtile part = part_of(k, &c, &place);
+        const subtile part = part_of(k, &c.own, &place);
         conv_vectors v = { 0 };
         conv_load_vectors(&k->cfg->form, &k->p, sub(conv_number(k->p.k), imm(1)), part.coordinates, 0, part.filter, 0,
                           &v);
         conv_mainloop_end(&products, last);
-        epilogue(k, &c, &place, part, &v);
+        epilogue(k, &c.own, &place, part, &v);
     }
-    IF(c.first_thread)
+    IF(c.own.staged.leader)
         tma_store_wait(0);
 }
 
 static void describe_product(const conv_nchw_config *cfg)
 {
     nchw_kernel k = { .cfg = cfg, .size = conv_nchw_shape_of(cfg) };
-    launch_bounds(WARPGROUP * (1 + cfg->consumers), 1);
+    launch_bounds(CONV_WARPGROUP * (1 + cfg->consumers), 1);
     k.p = params_of(conv);
     describe_boxes(&k);
     describe_memory(&k);

@@ -12,10 +12,7 @@
       "x is read from a copy in NHWC, by im2col mode: else planes as they lie, which only a tap alone allows") \
     X(owner, bool, pairs, "0", "0 1", "two places of a plane are copied at a time")
 
-typedef struct conv_nchw_config {
-    conv_form form;
-    CONV_NCHW_CONFIG(FIELD_MEMBER, )
-} conv_nchw_config;
+CONV_CONFIG(conv_nchw_config, CONV_NCHW_CONFIG);
 
 enum {
     CONV_NCHW_SPANS_MAX = 4, // of a tile

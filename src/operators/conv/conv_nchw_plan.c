@@ -278,8 +278,7 @@ static ckl_status launch_nchw_sm90(const ckl_plan *plan, const void *args, ckl_s
     return launch_product(plan, conv_params_of(d, a), from, to, w, stream);
 }
 
-static const field nchw_sm90_fields[] = { CONV_FORM(FIELD_NESTED, (conv_nchw_config, form)) //
-                                          CONV_NCHW_CONFIG(FIELD_ROW, conv_nchw_config) };
+static const field nchw_sm90_fields[] = CONV_FIELDS(conv_nchw_config, CONV_NCHW_CONFIG);
 
 const implementation conv_nchw_sm90_implementation = {
     CONV_RANKED(nchw_sm90, conv_nchw_config),

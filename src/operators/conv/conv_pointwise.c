@@ -357,8 +357,7 @@ static ckl_status launch_pointwise(const ckl_plan *plan, const void *args, ckl_s
     return gemm_sm90_launch(plan, plan->config, product, product->k, &x, stream);
 }
 
-static const field pointwise_fields[] = { GEMM_EPILOGUE(FIELD_NESTED, (gemm_sm90_config, epilogue)) //
-                                          GEMM_SM90_CONFIG(FIELD_ROW, gemm_sm90_config) };
+static const field pointwise_fields[] = GEMM_FIELDS(gemm_sm90_config, GEMM_SM90_CONFIG);
 
 const implementation conv_pointwise_implementation = {
     CONV_RANKED(pointwise, gemm_sm90_config),

@@ -85,16 +85,12 @@ static int64_t workspace_pitched(const ckl_plan *plan)
     return gemm_pitched_implementation.workspace_bytes(&of);
 }
 
-static const field unaligned_fields[] = { GEMM_EPILOGUE(FIELD_NESTED, (gemm_unaligned_config, epilogue)) //
-                                          GEMM_UNALIGNED_CONFIG(FIELD_ROW, gemm_unaligned_config) };
-static const field pitched_fields[] = { GEMM_EPILOGUE(FIELD_NESTED, (gemm_sm90_config, epilogue)) //
-                                        GEMM_SM90_CONFIG(FIELD_ROW, gemm_sm90_config) };
+static const field unaligned_fields[] = GEMM_FIELDS(gemm_unaligned_config, GEMM_UNALIGNED_CONFIG);
+static const field pitched_fields[] = GEMM_FIELDS(gemm_sm90_config, GEMM_SM90_CONFIG);
 
-#define RIVALS                                                                               \
-    {                                                                                        \
-        &conv_narrow_implementation, &conv_stem_implementation, &conv_packed_implementation, \
-            &conv_packed_weight_implementation                                               \
-    }
+#define RIVALS                                                                           \
+    &conv_narrow_implementation, &conv_stem_implementation, &conv_packed_implementation, \
+        &conv_packed_weight_implementation
 
 const implementation conv_pointwise_unaligned_implementation = {
     .name = "pointwise_unaligned",
@@ -103,7 +99,7 @@ const implementation conv_pointwise_unaligned_implementation = {
     .config = FIELD_TABLE(unaligned_fields),
     .choose = choose_unaligned,
     .cost = cost_unaligned,
-    .rivals = RIVALS,
+    .rivals = { &conv_pointwise_pitched_implementation, RIVALS },
     .admit = admit_unaligned,
     .describe = gemm_unaligned,
     .params = &gemm_param_list,
@@ -117,7 +113,7 @@ const implementation conv_pointwise_pitched_implementation = {
     .config = FIELD_TABLE(pitched_fields),
     .candidate = candidate_pitched,
     .cost = cost_pitched,
-    .rivals = RIVALS,
+    .rivals = { RIVALS },
     .admit = admit_pitched,
     .describe = describe_pitched,
     .kernels = 2,

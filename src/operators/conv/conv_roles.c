@@ -2,8 +2,9 @@
 #include "operators/conv/conv_roles.h"
 
 #include "cute/kernel.h"
+#include "operators/conv/conv_sm90.h"
 
-enum { WARPGROUP = 128 };
+enum { BARRIER_CONSUMER = 1 }; // + consumer: its threads round the staging buffers
 
 /* One thread makes the barriers. */
 static void initialise(const conv_roles *r)
@@ -30,7 +31,7 @@ static void initialise(const conv_roles *r)
 void conv_run_roles(const conv_roles *r)
 {
     initialise(r);
-    IF(lt(warp(), imm(WARPGROUP / 32))) {
+    IF(lt(warp(), imm(CONV_WARPGROUP / 32))) {
         if (r->consumers > 1)
             warpgroup_reg_dealloc(r->consumers > 2 ? 32 : 40);
         IF(eq(warp(), imm(0)))
@@ -47,6 +48,33 @@ void conv_run_roles(const conv_roles *r)
     }
     if (r->beside)
         grid_wait(); // or the kernel that waits for this one would not wait for the one before
+}
+
+conv_consumer conv_consumer_of(tiled_mma mma)
+{
+    conv_consumer c = { .index = sub(warpgroup(), imm(1)), .tid = warpgroup_thread(), .mma = mma };
+    c.staged = (staged_store){ add(c.index, imm(BARRIER_CONSUMER)), CONV_WARPGROUP, eq(c.tid, imm(0)) };
+    return c;
+}
+
+void conv_begin_sums(conv_consumer *c, const tiled_mma *all, ckl_dtype type, tensor sY)
+{
+    c->acc = fragment_C(all, CONV_SM90_ROWS, all->atom.n);
+    fill(c->acc, convert(type, imm(0))); // once; the first wgmma of a tile ignores the sums
+    c->sY = slice(sY, _, _, _, c->index);
+}
+
+void conv_wait_staging(const conv_consumer *c, int number, int count)
+{
+    staging_wait(&c->staged, number == 0 && count % CONV_SM90_BUFFERS ? 0 : CONV_SM90_BUFFERS - 1);
+}
+
+void conv_write_staging(const tiled_mma *mma, tensor rY, tensor sY, val tid)
+{
+    if (ckl_dtype_bytes(sY.dtype) == 2)
+        stmatrix_C(mma, rY, sY, tid);
+    else
+        copy(rY, partition_C(mma, sY, tid), 8);
 }
 
 static void release(const conv_products *p, val stage, val when)

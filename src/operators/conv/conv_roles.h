@@ -4,8 +4,12 @@
  */
 #pragma once
 
+#include "cute/mma.h"
 #include "cute/pipeline.h"
+#include "cute/staging.h"
 #include "cute/tma.h"
+
+enum { CONV_WARPGROUP = 128 };
 
 /* What a kernel does in its roles; `of` is the kernel's. Functions that are NULL do nothing. */
 typedef struct conv_roles {
@@ -23,6 +27,27 @@ typedef struct conv_roles {
 
 /* Describes a kernel from its barriers on. */
 void conv_run_roles(const conv_roles *roles);
+
+/* What all consumers have: 64 rows of sums, which go through staging buffers. */
+typedef struct conv_consumer {
+    val index, tid;
+    staged_store staged; // its first thread issues its TMA, and releases stages
+    tiled_mma mma;
+    tensor acc; // (MMA,MMA_M,MMA_N)
+    tensor sY;  // (ROWS,COLS,BUFFERS)
+} conv_consumer;
+
+/* This warpgroup's, without sums. */
+conv_consumer conv_consumer_of(tiled_mma mma);
+
+/* Makes its sums, those of products by `all`; sY: the staging buffers of all consumers. */
+void conv_begin_sums(conv_consumer *consumer, const tiled_mma *all, ckl_dtype type, tensor sY);
+
+/* Waits for the staging buffer of box `number` of `count` of a tile. */
+void conv_wait_staging(const conv_consumer *consumer, int number, int count);
+
+/* Writes a box of sums to a staging buffer, rY as thread `tid` has those of `mma`. */
+void conv_write_staging(const tiled_mma *mma, tensor rY, tensor sY, val tid);
 
 /* A consumer's products of a stage, which the mainloop commits; not_first: a predicate, false where sums begin. */
 typedef struct conv_products {

@@ -190,8 +190,7 @@ static ckl_status launch_sliced(const ckl_plan *plan, const void *args, ckl_stre
     return conv_sliced_launch(plan, plan->config, plan->desc, a, at, plan_workspace(plan, a->workspace), 1, stream);
 }
 
-static const field sliced_fields[] = { CONV_FORM(FIELD_NESTED, (conv_sm90_config, form)) //
-                                       CONV_SM90_CONFIG(FIELD_ROW, conv_sm90_config) };
+static const field sliced_fields[] = CONV_FIELDS(conv_sm90_config, CONV_SM90_CONFIG);
 
 const implementation conv_sliced_implementation = {
     CONV_RANKED(sliced, conv_sm90_config),

@@ -304,8 +304,7 @@ static plan_cost cost_sliding(const void *desc, const ckl_device_info *device, c
     return cost;
 }
 
-static const field sliding_fields[] = { CONV_FORM(FIELD_NESTED, (conv_sliding_config, form)) //
-                                        CONV_SLIDING_CONFIG(FIELD_ROW, conv_sliding_config) };
+static const field sliding_fields[] = CONV_FIELDS(conv_sliding_config, CONV_SLIDING_CONFIG);
 
 const implementation conv_sliding_implementation = {
     CONV_RANKED(sliding, conv_sliding_config),

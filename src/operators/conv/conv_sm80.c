@@ -423,8 +423,7 @@ static ckl_status launch_sm80(const ckl_plan *plan, const void *args, ckl_stream
     return plan_launch(plan, kernel, grid, &params, stream);
 }
 
-static const field sm80_fields[] = { CONV_FORM(FIELD_NESTED, (conv_sm80_config, form)) //
-                                     CONV_SM80_CONFIG(FIELD_ROW, conv_sm80_config) };
+static const field sm80_fields[] = CONV_FIELDS(conv_sm80_config, CONV_SM80_CONFIG);
 
 const implementation conv_sm80_implementation = {
     IMPLEMENTATION_PARTS(conv, sm80),

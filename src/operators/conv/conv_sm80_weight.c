@@ -25,10 +25,7 @@ enum {
     X(owner, int, stages, "3", "2 3 4", "K tiles in shared memory") \
     X(owner, int, slices, "1", "1 2 4 8 16 32 64", "of the pixels, summed apart first")
 
-typedef struct conv_sm80_weight_config {
-    conv_form form;
-    CONV_SM80_WEIGHT_CONFIG(FIELD_MEMBER, )
-} conv_sm80_weight_config;
+CONV_CONFIG(conv_sm80_weight_config, CONV_SM80_WEIGHT_CONFIG);
 
 /* A thread's row of an operand: a filter of dy, or a column of x. */
 typedef struct row_of_tile {
@@ -345,8 +342,7 @@ static ckl_status launch_sm80_weight(const ckl_plan *plan, const void *args, ckl
     return plan_launch(plan, 1, (plan_grid){ .x = ceil_div(sums_of_slice(d), THREADS) }, &p, stream);
 }
 
-static const field sm80_weight_fields[] = { CONV_FORM(FIELD_NESTED, (conv_sm80_weight_config, form)) //
-                                            CONV_SM80_WEIGHT_CONFIG(FIELD_ROW, conv_sm80_weight_config) };
+static const field sm80_weight_fields[] = CONV_FIELDS(conv_sm80_weight_config, CONV_SM80_WEIGHT_CONFIG);
 
 const implementation conv_sm80_weight_implementation = {
     IMPLEMENTATION_PARTS(conv, sm80_weight),

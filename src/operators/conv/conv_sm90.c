@@ -17,11 +17,7 @@
 #include "operators/conv/conv_roles.h"
 #include "operators/conv/conv_sm90.h"
 
-enum {
-    WARPGROUP = 128,
-    BARRIER_CONSUMER = 1, // + consumer: its 128 threads round the staging buffers
-    GROUPS_MAX = 4,       // of a tile
-};
+enum { GROUPS_MAX = 4 }; // of a tile
 
 /* Where a tile begins: its place, image and first filter; its slice, and the K tiles of the slice. */
 typedef struct tile_place {
@@ -49,13 +45,9 @@ typedef struct conv_kernel {
 
 /* One consumer's view. */
 typedef struct consumer_role {
-    val index, tid, barrier;
-    val first_thread; // predicate: the thread that issues its TMA and releases stages
-    val k_tile;       // the next one of a tile, where filters stay
-    tiled_mma mma;
-    tensor acc;                                // (MMA,MMA_M,MMA_N)
+    conv_consumer own;
+    val k_tile;                                // the next one of a tile, where filters stay
     tensor tCrX[GROUPS_MAX], tCrW[GROUPS_MAX]; // of each group of a tile: (MMA_M,MMA_K,STAGES), (MMA_N,MMA_K,STAGES)
-    tensor sY;                                 // (ROWS,COLS,BUFFERS)
     val half, parity; // residual: which half of the buffers has this tile's; its barrier's parity
 } consumer_role;
 
@@ -324,31 +316,25 @@ static val row_of_box(const conv_kernel *k, const consumer_role *c, val stage, i
 {
     const conv_sm90_shape *s = &k->size;
     const int next = s->next_n ? s->next_n * s->x_images / k->cfg->box_w : s->next_h;
-    return add(mul(stage, imm(s->x_rows / k->cfg->box_w)), add(mul(c->index, imm(next)), imm(row_of_tap(k, r))));
+    return add(mul(stage, imm(s->x_rows / k->cfg->box_w)), add(mul(c->own.index, imm(next)), imm(row_of_tap(k, r))));
 }
 
 static consumer_role describe_consumer(const conv_kernel *k)
 {
     const conv_sm90_config *cfg = k->cfg;
     const int filters = cfg->tile_n / cfg->together; // of a group
-    consumer_role c = { .mma = conv_mma_of(cfg->form.dtype, filters) };
-    c.index = sub(warpgroup(), imm(1));
-    c.tid = warpgroup_thread();
-    c.barrier = add(c.index, imm(BARRIER_CONSUMER));
-    c.first_thread = eq(c.tid, imm(0));
-    const int depth = k->size.w_depth, steps = depth / c.mma.atom.k; // of a group
+    consumer_role c = { .own = conv_consumer_of(conv_mma_of(cfg->form.dtype, filters)) };
+    const tiled_mma *mma = &c.own.mma, all = conv_mma_of(cfg->form.dtype, cfg->tile_n);
+    const int depth = k->size.w_depth, steps = depth / mma->atom.k; // of a group
     tensor sX = cfg->tall ? rows_of_boxes(k)
                           : local_tile(k->sX, shape(CONV_SM90_ROWS, k->size.depth),
-                                       coord(c.index, 0, _)); // (ROWS,DEPTH,STAGES)
-    tensor tCrX = descriptors_A(&c.mma, sX);                  // (MMA_M,MMA_K,STAGES)
+                                       coord(c.own.index, 0, _)); // (ROWS,DEPTH,STAGES)
+    tensor tCrX = descriptors_A(mma, sX);                         // (MMA_M,MMA_K,STAGES)
     for (int g = 0; g < cfg->together; g++) {
         c.tCrX[g] = local_tile(tCrX, shape(1, steps), coord(0, g, _));
-        c.tCrW[g] = descriptors_B(&c.mma, local_tile(k->sW, shape(filters, depth), coord(g, 0, _)));
+        c.tCrW[g] = descriptors_B(mma, local_tile(k->sW, shape(filters, depth), coord(g, 0, _)));
     }
-    const tiled_mma all = conv_mma_of(cfg->form.dtype, cfg->tile_n);
-    c.acc = fragment_C(&all, CONV_SM90_ROWS, cfg->tile_n);
-    fill(c.acc, convert(conv_sum_type(&cfg->form), imm(0))); // once; the first wgmma of a tile ignores the sums
-    c.sY = slice(k->sY, _, _, _, c.index);
+    conv_begin_sums(&c.own, &all, conv_sum_type(&cfg->form), k->sY);
     if (cfg->held)
         c.k_tile = variable(U32, imm(0));
     if (cfg->form.residual) {
@@ -366,9 +352,9 @@ static void multiply(const void *kernel, const void *role, val stage, val not_fi
     const int filters = cfg->tile_n / cfg->together;
     for (int r = 0; r < k->size.taps; r++)
         for (int g = 0; g < cfg->together; g++)
-            gemm(&c->mma, slice(c->tCrX[g], _, _, cfg->tall ? row_of_box(k, c, stage, r) : stage),
+            gemm(&c->own.mma, slice(c->tCrX[g], _, _, cfg->tall ? row_of_box(k, c, stage, r) : stage),
                  slice(c->tCrW[g], _, _, slot_of_tap(k, cfg->held ? c->k_tile : stage, r)),
-                 accumulator_columns(c->acc, g * filters, filters), r ? yes() : not_first);
+                 accumulator_columns(c->own.acc, g * filters, filters), r ? yes() : not_first);
     if (cfg->held)
         assign(c->k_tile, add(c->k_tile, imm(1)));
 }
@@ -378,9 +364,9 @@ static tile_place place_of_consumer(const conv_kernel *k, const consumer_role *c
 {
     const conv_sm90_shape *s = &k->size;
     tile_place own = *tile;
-    own.at[2] = add(own.at[2], mul(c->index, imm(s->next_w)));
-    own.at[1] = add(own.at[1], mul(c->index, imm(s->next_h)));
-    own.image = add(own.image, mul(c->index, imm(s->next_n)));
+    own.at[2] = add(own.at[2], mul(c->own.index, imm(s->next_w)));
+    own.at[1] = add(own.at[1], mul(c->own.index, imm(s->next_h)));
+    own.image = add(own.image, mul(c->own.index, imm(s->next_n)));
     if (k->cfg->slices > 1)
         own.image = add(own.image, mul(tile->slice, k->p.sum_images));
     return own;
@@ -388,20 +374,20 @@ static tile_place place_of_consumer(const conv_kernel *k, const consumer_role *c
 
 static val residual_barrier(const conv_kernel *k, const consumer_role *c, val half)
 {
-    return add(smem_address(k->residual_barriers), mul(add(mul(c->index, imm(2)), half), imm(8)));
+    return add(smem_address(k->residual_barriers), mul(add(mul(c->own.index, imm(2)), half), imm(8)));
 }
 
 /* Begins to load a tile's residual into that half of the staging buffers, once the stores from there have read them. */
 static void load_residual(const conv_kernel *k, const consumer_role *c, val tile, val half)
 {
     const int count = k->size.y_boxes;
-    IF(logical_and(c->first_thread, lt(tile, k->count))) {
+    IF(logical_and(c->own.staged.leader, lt(tile, k->count))) {
         const tile_place place = place_of(k, tile), own = place_of_consumer(k, c, &place);
         const val barrier = residual_barrier(k, c, half), outer[] = { own.at[1], own.at[0], own.image };
         tma_store_wait_read(0);
         mbarrier_expect(barrier, imm(count * (int)tma_bytes(&k->tmaResidual)));
         UNROLL(i, count)
-            tma_load_of(&k->tmaResidual, slice(c->sY, _, _, add(mul(half, imm(count)), imm(i))), own.at[2],
+            tma_load_of(&k->tmaResidual, slice(c->own.sY, _, _, add(mul(half, imm(count)), imm(i))), own.at[2],
                         add(own.filter, imm(i * k->size.y_cols)), 3, outer, barrier, imm(0));
     }
 }
@@ -410,7 +396,7 @@ static void load_residual(const conv_kernel *k, const consumer_role *c, val tile
 static tensor read_residual(const conv_kernel *k, const consumer_role *c, const tiled_mma *mma, tensor acc, tensor sY)
 {
     tensor rR = fragment_like(acc, F32);
-    copy(partition_C(mma, sY, c->tid), rR, 2 * (int)ckl_dtype_bytes(k->cfg->form.out));
+    copy(partition_C(mma, sY, c->own.tid), rR, 2 * (int)ckl_dtype_bytes(k->cfg->form.out));
     return rR;
 }
 
@@ -418,7 +404,7 @@ static tensor read_residual(const conv_kernel *k, const consumer_role *c, const 
 static tensor coordinates_of(const conv_kernel *k, const consumer_role *c)
 {
     const tiled_mma mma = conv_mma_of(k->cfg->form.dtype, k->size.y_cols);
-    return partition_C(&mma, identity_tensor(shape(CONV_SM90_ROWS, k->size.y_cols)), c->tid);
+    return partition_C(&mma, identity_tensor(shape(CONV_SM90_ROWS, k->size.y_cols)), c->own.tid);
 }
 
 /*
@@ -495,10 +481,7 @@ static void finish_columns(const conv_kernel *k, const consumer_role *c, const t
             set_place(k, c, own, first, i, &in);
         set(rY, i, conv_finish(form, in));
     }
-    if (ckl_dtype_bytes(form->out) == 2)
-        stmatrix_C(mma, rY, sY, c->tid);
-    else
-        copy(rY, partition_C(mma, sY, c->tid), 8);
+    conv_write_staging(mma, rY, sY, c->own.tid);
 }
 
 static void epilogue(const conv_kernel *k, const consumer_role *c, const tile_place *tile, conv_vectors *v)
@@ -506,23 +489,22 @@ static void epilogue(const conv_kernel *k, const consumer_role *c, const tile_pl
     const int width = k->size.y_cols, count = k->size.y_boxes;
     const tile_place own = place_of_consumer(k, c, tile);
     const tiled_mma mma = conv_mma_of(k->cfg->form.dtype, width);
-    staged_store staged = { c->barrier, WARPGROUP, c->first_thread };
     const bool residual = k->cfg->form.residual;
     if (residual)
         mbarrier_wait(residual_barrier(k, c, c->half), c->parity);
     UNROLL(i, count) {
         val buffer = residual ? add(mul(c->half, imm(count)), imm(i)) : imm(i % CONV_SM90_BUFFERS);
-        tensor sY = slice(c->sY, _, _, buffer), rR = { 0 };
-        tensor acc = slice(accumulator_columns(c->acc, i * width, width), _, 0, _);
+        tensor sY = slice(c->own.sY, _, _, buffer), rR = { 0 };
+        tensor acc = slice(accumulator_columns(c->own.acc, i * width, width), _, 0, _);
         val channel = add(own.filter, imm(i * width)), outer[] = { own.at[1], own.at[0], own.image };
         if (residual)
             rR = read_residual(k, c, &mma, acc, sY);
         else
-            staging_wait(&staged, i == 0 && count % CONV_SM90_BUFFERS ? 0 : CONV_SM90_BUFFERS - 1);
+            conv_wait_staging(&c->own, i, count);
         if (!loads_early(k))
             load_vectors(k, c, first_channel(k, &own, i), i * width, v);
         finish_columns(k, c, &own, &mma, acc, sY, rR, v, i * width);
-        STAGED_STORE(&staged)
+        STAGED_STORE(&c->own.staged)
             tma_store_of(&k->tmaY, sY, own.at[2], channel, 3, outer);
     }
 }
@@ -531,7 +513,7 @@ static void consume(const void *of)
 {
     const conv_kernel *k = of;
     consumer_role c = describe_consumer(k);
-    const conv_products products = { &k->ring, c.first_thread, multiply, k, &c };
+    const conv_products products = { &k->ring, c.own.staged.leader, multiply, k, &c };
     pipeline_state stage = consumer_state(&k->ring);
     const bool residual = k->cfg->form.residual, late = !k->cfg->grouped && k->cfg->slices == 1;
     conv_vectors v = { .held = holds_vectors(k) };
@@ -563,7 +545,7 @@ static void consume(const void *of)
             assign(c.half, sub(imm(1), c.half));
         }
     }
-    IF(c.first_thread)
+    IF(c.own.staged.leader)
         tma_store_wait(0);
 }
 
@@ -582,7 +564,7 @@ static void clear_stages(const void *of)
     const int64_t x = (int64_t)k->cfg->stages * s->x_rows * s->span, all = s->rooms;
     tensor rZeros = fragment(I32, compact(leaf(4)));
     fill(rZeros, imm(0));
-    LOOP_FROM(at, mul(thread(), imm(16)), imm((int)all), imm(16 * WARPGROUP * (1 + k->cfg->consumers))) {
+    LOOP_FROM(at, mul(thread(), imm(16)), imm((int)all), imm(16 * CONV_WARPGROUP * (1 + k->cfg->consumers))) {
         val of_w = add(tensor_address(k->sW, coord(0, 0, 0)), sub(at, imm((int)x)));
         val to = select(lt(at, imm((int)x)), add(tensor_address(k->sX, coord(0, 0, 0)), at), of_w);
         copy(rZeros, smem_view(to, I32, compact(leaf(4))), 16);
@@ -594,7 +576,7 @@ static void zero_unseen(const void *of)
 {
     const conv_kernel *k = of;
     IF(ge(warp(), imm(1)))
-        conv_zero_unseen(&k->p, k->cfg->form.out, sub(warp(), imm(1)), WARPGROUP / 32 - 1);
+        conv_zero_unseen(&k->p, k->cfg->form.out, sub(warp(), imm(1)), CONV_WARPGROUP / 32 - 1);
 }
 
 void conv_sm90(const void *config, int kernel)
@@ -602,7 +584,7 @@ void conv_sm90(const void *config, int kernel)
     const conv_sm90_config products = conv_sm90_products(config), *cfg = &products;
     (void)kernel;
     conv_kernel k = { .cfg = cfg, .size = conv_sm90_shape_of(cfg) };
-    launch_bounds(WARPGROUP * (1 + cfg->consumers), 1);
+    launch_bounds(CONV_WARPGROUP * (1 + cfg->consumers), 1);
     k.p = params_of(conv);
     describe_boxes(&k);
     describe_memory(&k);

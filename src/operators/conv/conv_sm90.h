@@ -24,10 +24,7 @@
     X(owner, int, held, "0", "", "tall stages of a tile whose filters stay; 0: none does")          \
     X(owner, bool, zeros, "0", "0 1", "the gradient has pixels that no tap sees, and idle warps write them")
 
-typedef struct conv_sm90_config {
-    conv_form form;
-    CONV_SM90_CONFIG(FIELD_MEMBER, )
-} conv_sm90_config;
+CONV_CONFIG(conv_sm90_config, CONV_SM90_CONFIG);
 
 enum {
     CONV_SM90_K = 64,    // channels of a stage at most: rows of 128 bytes
@@ -114,10 +111,7 @@ ckl_conv_desc conv_sliced_desc(const ckl_conv_desc *desc);
     X(owner, int, step_w, "1", "", "columns from one to the next place of a filter")              \
     X(owner, int, step_h, "1", "", "rows")
 
-typedef struct conv_sm90_weight_config {
-    conv_form form;
-    CONV_WEIGHT_CONFIG(FIELD_MEMBER, )
-} conv_sm90_weight_config;
+CONV_CONFIG(conv_sm90_weight_config, CONV_WEIGHT_CONFIG);
 
 enum {
     CONV_WEIGHT_PIXELS = 64,

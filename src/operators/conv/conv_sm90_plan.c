@@ -559,8 +559,7 @@ static ckl_status launch_sm90(const ckl_plan *plan, const void *args, ckl_stream
     return conv_sm90_launch(plan, plan->config, d, a, at, stream);
 }
 
-static const field sm90_fields[] = { CONV_FORM(FIELD_NESTED, (conv_sm90_config, form)) //
-                                     CONV_SM90_CONFIG(FIELD_ROW, conv_sm90_config) };
+static const field sm90_fields[] = CONV_FIELDS(conv_sm90_config, CONV_SM90_CONFIG);
 
 const implementation conv_sm90_implementation = {
     CONV_RANKED(sm90, conv_sm90_config),

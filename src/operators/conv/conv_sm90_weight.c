@@ -17,8 +17,6 @@
 #include "operators/conv/conv_sm90.h"
 
 enum {
-    WARPGROUP = 128,
-    BARRIER_CONSUMER = 1, // + consumer: its 128 threads round the staging buffers
     SPAN = CONV_SM90_SPAN,
     PIXELS = CONV_WEIGHT_PIXELS,
     SPANS_MAX = 4,
@@ -55,12 +53,10 @@ typedef struct weight_kernel {
 
 /* One consumer's view. */
 typedef struct consumer_role {
-    val index, tid, barrier;
-    val first_thread; // predicate: the thread that issues its TMA
-    tiled_mma mma, mma_bias;
-    tensor acc, acc_bias;       // (MMA,MMA_M,MMA_N)
+    conv_consumer own;
+    tiled_mma mma_bias;
+    tensor acc_bias;            // (MMA,MMA_M,MMA_N)
     tensor tCrY, tCrX, tCrOnes; // (MMA_M,MMA_K,STAGES), (MMA_N,MMA_K,STAGES)
-    tensor sSums;               // (ROWS,COLS,BUFFERS)
 } consumer_role;
 
 /* Boxes and memory */
@@ -184,18 +180,13 @@ static void load_tiles(const void *of)
 static consumer_role describe_consumer(const weight_kernel *k)
 {
     const conv_sm90_weight_config *cfg = k->cfg;
-    consumer_role c = { .mma = conv_mma_of(cfg->form.dtype, cfg->tile_n),
+    consumer_role c = { .own = conv_consumer_of(conv_mma_of(cfg->form.dtype, cfg->tile_n)),
                         .mma_bias = conv_mma_of(cfg->form.dtype, BIAS_COLUMNS) };
-    c.index = sub(warpgroup(), imm(1));
-    c.tid = warpgroup_thread();
-    c.barrier = add(c.index, imm(BARRIER_CONSUMER));
-    c.first_thread = eq(c.tid, imm(0));
-    tensor sY = local_tile(k->sY, shape(CONV_SM90_ROWS, PIXELS), coord(c.index, 0, _)); // (ROWS,PIXELS,STAGES)
-    c.tCrY = descriptors_A(&c.mma, sY);
-    c.tCrX = descriptors_B(&c.mma, k->sX);
-    c.acc = fragment_C(&c.mma, CONV_SM90_ROWS, cfg->tile_n);
-    fill(c.acc, immf(0)); // once; the first wgmma of a tile ignores the sums
-    c.sSums = slice(k->sSums, _, _, _, c.index);
+    const tiled_mma *mma = &c.own.mma;
+    tensor sY = local_tile(k->sY, shape(CONV_SM90_ROWS, PIXELS), coord(c.own.index, 0, _)); // (ROWS,PIXELS,STAGES)
+    c.tCrY = descriptors_A(mma, sY);
+    c.tCrX = descriptors_B(mma, k->sX);
+    conv_begin_sums(&c.own, mma, F32, k->sSums);
     if (cfg->form.bias) {
         c.tCrOnes = descriptors_B(&c.mma_bias, k->sOnes);
         c.acc_bias = fragment_C(&c.mma_bias, CONV_SM90_ROWS, BIAS_COLUMNS);
@@ -209,7 +200,7 @@ static void multiply(const void *kernel, const void *role, val stage, val not_fi
     const weight_kernel *k = kernel;
     const consumer_role *c = role;
     tensor tCrY = slice(c->tCrY, _, _, stage);
-    gemm(&c->mma, tCrY, slice(c->tCrX, _, _, stage), c->acc, not_first);
+    gemm(&c->own.mma, tCrY, slice(c->tCrX, _, _, stage), c->own.acc, not_first);
     if (k->cfg->form.bias)
         gemm(&c->mma_bias, tCrY, c->tCrOnes, c->acc_bias, not_first);
 }
@@ -218,7 +209,7 @@ static void multiply(const void *kernel, const void *role, val stage, val not_fi
 static void store_bias(const weight_kernel *k, const consumer_role *c, const tile_place *tile, val filter)
 {
     const tiled_mma *mma = &c->mma_bias;
-    tensor tCcB = partition_C(mma, identity_tensor(shape(CONV_SM90_ROWS, BIAS_COLUMNS)), c->tid);
+    tensor tCcB = partition_C(mma, identity_tensor(shape(CONV_SM90_ROWS, BIAS_COLUMNS)), c->own.tid);
     val slice_first = mul(convert(I64, tile->slice), k->p.k);
     tensor gBias = gmem_tensor(k->cfg->slices > 1 ? k->p.bias_sums : k->p.bias, k->size.sum_dtype,
                                make_layout(dynamic(k->p.k), leaf(1)));
@@ -230,60 +221,57 @@ static void store_bias(const weight_kernel *k, const consumer_role *c, const til
     }
 }
 
-static void epilogue(const weight_kernel *k, const consumer_role *c, const tile_place *tile)
+static void epilogue(const weight_kernel *k, const consumer_role *role, const tile_place *tile)
 {
+    const conv_consumer *c = &role->own;
     const int width = k->size.sum_cols, count = k->cfg->tile_n / width;
     const tiled_mma mma = conv_mma_of(k->cfg->form.dtype, width);
-    staged_store staged = { c->barrier, WARPGROUP, c->first_thread };
     val filter = add(tile->filter, mul(c->index, imm(CONV_SM90_ROWS)));
     UNROLL(i, count) {
         const span_place *span = &tile->spans[i * width / SPAN];
-        tensor sSums = slice(c->sSums, _, _, i % CONV_SM90_BUFFERS);
+        tensor sSums = slice(c->sY, _, _, i % CONV_SM90_BUFFERS);
         tensor acc = slice(accumulator_columns(c->acc, i * width, width), _, 0, _);
         val channel = add(span->channel, imm(i * width % SPAN)), outer[] = { filter, tile->slice };
-        staging_wait(&staged, i == 0 && count % CONV_SM90_BUFFERS ? 0 : CONV_SM90_BUFFERS - 1);
-        if (ckl_dtype_bytes(k->size.sum_dtype) == 2)
-            stmatrix_C(&mma, acc, sSums, c->tid);
-        else
-            copy(acc, partition_C(&mma, sSums, c->tid), 8);
-        STAGED_STORE(&staged)
+        conv_wait_staging(c, i, count);
+        conv_write_staging(&mma, acc, sSums, c->tid);
+        STAGED_STORE(&c->staged)
             tma_store_of(&k->tmaSums, sSums, span->tap, channel, 2, outer);
     }
     if (k->cfg->form.bias)
-        store_bias(k, c, tile, filter);
+        store_bias(k, role, tile, filter);
 }
 
 static void consume(const void *of)
 {
     const weight_kernel *k = of;
     consumer_role c = describe_consumer(k);
-    const conv_products products = { &k->ring, c.first_thread, multiply, k, &c };
+    const conv_products products = { &k->ring, c.own.staged.leader, multiply, k, &c };
     pipeline_state stage = consumer_state(&k->ring);
     LOOP_FROM(tile, cta_x(), k->count, grid_x()) {
         tile_place place = place_of(k, tile);
         conv_mainloop_end(&products, conv_mainloop_begin(&products, place.boxes, &stage));
         epilogue(k, &c, &place);
     }
-    IF(c.first_thread)
+    IF(c.own.staged.leader)
         tma_store_wait(0);
 }
 
 /* The ones that sum dy for the bias. */
 static void write_ones(const void *of)
 {
-    enum { EACH = BIAS_COLUMNS * PIXELS / WARPGROUP };
+    enum { EACH = BIAS_COLUMNS * PIXELS / CONV_WARPGROUP };
     const weight_kernel *k = of;
     tensor sOnes = tensor_with_layout(k->sOnes, compact(leaf(BIAS_COLUMNS * PIXELS)));
     for (int i = 0; i < EACH; i++)
-        IF(lt(thread(), imm(WARPGROUP)))
-            set(sOnes, add(thread(), imm(i * WARPGROUP)), convert(k->cfg->form.dtype, immf(1)));
+        IF(lt(thread(), imm(CONV_WARPGROUP)))
+            set(sOnes, add(thread(), imm(i * CONV_WARPGROUP)), convert(k->cfg->form.dtype, immf(1)));
     fence_proxy_async();
 }
 
 static void describe_product(const conv_sm90_weight_config *cfg)
 {
     weight_kernel k = { .cfg = cfg, .size = conv_weight_shape_of(cfg) };
-    launch_bounds(WARPGROUP * (1 + cfg->consumers), 1);
+    launch_bounds(CONV_WARPGROUP * (1 + cfg->consumers), 1);
     k.p = params_of(conv);
     describe_boxes(&k);
     describe_memory(&k);

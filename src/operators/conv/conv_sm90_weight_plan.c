@@ -328,8 +328,7 @@ static ckl_status launch_sm90_weight(const ckl_plan *plan, const void *args, ckl
     return conv_weight_launch(plan, plan->config, d, &a, at, 1, d->c, stream);
 }
 
-static const field sm90_weight_fields[] = { CONV_FORM(FIELD_NESTED, (conv_sm90_weight_config, form)) //
-                                            CONV_WEIGHT_CONFIG(FIELD_ROW, conv_sm90_weight_config) };
+static const field sm90_weight_fields[] = CONV_FIELDS(conv_sm90_weight_config, CONV_WEIGHT_CONFIG);
 
 const implementation conv_sm90_weight_implementation = {
     CONV_RANKED(sm90_weight, conv_sm90_weight_config),

@@ -17,10 +17,11 @@
 
 #include "base/math.h"
 #include "cute/kernel.h"
+#include "operators/conv/conv_roles.h"
 #include "operators/conv/conv_stem_kernel.h"
 
 enum {
-    WARPGROUP = 128,
+    WARPGROUP = CONV_WARPGROUP,
     BARRIER_CONSUMER = 1, // + warpgroup: its 128 threads round the staging buffers
     ROWS = CONV_SM90_ROWS,
     STEPS_AT_ONCE = CONV_STEM_STEPS_AT_ONCE,
@@ -239,10 +240,7 @@ static void store_staged(const stem_kernel *k, const conv_tile_place *place)
         const val outer[] = { h, imm(0), place->n };
         if (i == 0)
             staging_wait(&staged, 0);
-        if (ckl_dtype_bytes(k->cfg->form.out) == 2)
-            stmatrix_C(&mma, acc, sY, k->tid);
-        else
-            copy(acc, partition_C(&mma, sY, k->tid), 8);
+        conv_write_staging(&mma, acc, sY, k->tid);
         STAGED_STORE(&staged)
             tma_store_of(&k->tmaY, sY, place->w, add(k->first, imm(i * width)), 3, outer);
     }

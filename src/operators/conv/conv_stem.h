@@ -18,10 +18,7 @@
     X(owner, int, tile_w, "16", "", "columns of y of a tile")                          \
     X(owner, int, tile_h, "8", "", "rows of them: up to 128 pixels")
 
-typedef struct conv_stem_config {
-    conv_form form;
-    CONV_STEM_CONFIG(FIELD_MEMBER, )
-} conv_stem_config;
+CONV_CONFIG(conv_stem_config, CONV_STEM_CONFIG);
 
 enum {
     CONV_STEM_CONSUMERS = 2, // warpgroups

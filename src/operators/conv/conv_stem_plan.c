@@ -332,8 +332,7 @@ static ckl_status launch_stem(const ckl_plan *plan, const void *args, ckl_stream
     return plan_launch(plan, 0, (plan_grid){ .x = min_i64(tiles, ctas), .y = filters }, &p, stream);
 }
 
-static const field stem_fields[] = { CONV_FORM(FIELD_NESTED, (conv_stem_config, form)) //
-                                     CONV_STEM_CONFIG(FIELD_ROW, conv_stem_config) };
+static const field stem_fields[] = CONV_FIELDS(conv_stem_config, CONV_STEM_CONFIG);
 
 const implementation conv_stem_implementation = {
     CONV_RANKED(stem, conv_stem_config),
