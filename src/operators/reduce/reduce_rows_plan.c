@@ -47,34 +47,24 @@ static int64_t row_tiles(const reduce_view *v, const reduce_rows_config *c)
     return ceil_div(inner, tile) * ceil_div(v->count / max_i64(inner, 1), c->segments);
 }
 
-/* No more vectors than a stretch of the row has. */
-static void shorten_steps(const reduce_view *v, reduce_rows_config *c)
-{
-    while (c->steps > 1 && (int64_t)c->row_threads * c->vec * (c->steps / 2) >= reduce_inner_of(v).extent)
-        c->steps /= 2;
-}
-
-/*
- * Fewer vectors a thread where that leaves a tenth fewer of them idle at the end of each segment: variance of 64
- * segments of 1296 vectors by 512 threads 113.9 us with four, 85.8 with three.
- */
-static void fit_segments(const reduce_view *v, reduce_rows_config *c)
-{
-    const int64_t segment = max_i64(1, reduce_inner_of(v).extent / c->vec);
-    int64_t least = round_up(segment, (int64_t)c->row_threads * c->steps);
-    for (int steps = c->steps - 1; steps > 1 && v->kind.reduced > 1; steps--) {
-        const int64_t all = round_up(segment, (int64_t)c->row_threads * steps);
-        if (10 * all > 9 * least)
-            continue;
-        least = all;
-        c->steps = steps;
-    }
-}
-
 /* Vectors of a segment's tiles: where vectors do not divide rows, the ends are loaded apart. */
 static int64_t whole_vectors(const reduce_view *v, const reduce_rows_config *c)
 {
     return max_i64(1, reduce_inner_of(v).extent / c->vec);
+}
+
+/*
+ * No more vectors a thread than a segment has, fewer where that leaves a tenth fewer of them idle at its end: variance
+ * of 64 segments of 1296 vectors by 512 threads 113.9 us with four, 85.8 with three.
+ */
+static int steps_of_segment(const reduce_view *v, const reduce_rows_config *c, int threads, int most)
+{
+    const int64_t segment = whole_vectors(v, c);
+    int best = (int)min_i64(most, ceil_div(segment, threads));
+    for (int steps = best - 1; steps > 1 && v->kind.reduced > 1; steps--)
+        if (10 * round_up(segment, (int64_t)threads * steps) <= 9 * round_up(segment, (int64_t)threads * best))
+            best = steps;
+    return best;
 }
 
 /* Threads such that each has about 4 vectors of a row, 8 of longer rows, 9 if those are all, in flight at once. */
@@ -121,16 +111,6 @@ static bool crowds(const reduce_view *v, const ckl_device_info *device, const re
     enum { WAVES = 4, THREADS_OF_SM = 2048 }; // later waves are balanced by the hardware
     const int64_t fit = (int64_t)device->sm_count * (THREADS_OF_SM / c->threads);
     return v->rows * c->split < WAVES * fit && is_large(v);
-}
-
-/* Are segments shorter than a tile of so many threads? */
-static bool fills_no_tile(const reduce_view *v, int threads, const reduce_rows_config *c)
-{
-    reduce_rows_config wide = *c;
-    wide.threads = wide.row_threads = threads;
-    shorten_steps(v, &wide);
-    fit_segments(v, &wide);
-    return v->kind.reduced > 1 && whole_vectors(v, c) < (int64_t)threads * wide.steps;
 }
 
 /*
@@ -212,13 +192,13 @@ static void share_large(const reduce_view *v, const ckl_device_info *device, boo
     static const double worth = 1.15;
     const int64_t rows = max_i64(v->rows, 1);
     const reduce_rows_config given = *c;
-    const bool never_full = fills_no_tile(v, THREADS, c);
+    const int steps = steps_of_segment(v, c, THREADS, c->steps);
+    const bool never_full = v->kind.reduced > 1 && whole_vectors(v, c) < (int64_t)THREADS * steps;
     double most = 0;
     for (int threads = THREADS; threads >= THREADS_MIN; threads /= 2) {
         reduce_rows_config t = given;
         t.threads = t.row_threads = threads;
-        shorten_steps(v, &t);
-        fit_segments(v, &t);
+        t.steps = steps_of_segment(v, &t, threads, given.steps);
         choose_segments(v, &t);
         const bool several = never_full || t.segments > 1;
         if (several && threads == THREADS)
@@ -263,7 +243,7 @@ static void choose_shared(const reduce_view *v, const ckl_device_info *device, r
     }
     while (c->steps > 1 && vectors < (int64_t)WARP * c->threads * c->steps)
         c->steps /= 2;
-    shorten_steps(v, c);
+    c->steps = steps_of_segment(v, c, c->threads, c->steps);
     choose_segments(v, c);
     const int64_t tiles = max_i64(row_tiles(v, c), 1), most = max_i64(1, ctas / max_i64(v->rows, 1));
     c->split = (int)ceil_div(tiles, ceil_div(tiles, min_i64(most, 2 * c->threads)));
