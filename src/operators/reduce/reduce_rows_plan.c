@@ -113,15 +113,10 @@ static bool crowds(const reduce_view *v, const ckl_device_info *device, const re
     return v->rows * c->split < WAVES * fit && is_large(v);
 }
 
-/*
- * How much longer all CTAs take than if every SM had the same number: the last run alone, in later waves beside others.
- */
-static double unevenness(int64_t ctas, const ckl_device_info *device, int threads)
+/* How much longer all CTAs take, of which so many fit at once, than if every SM had the same number. */
+static double unevenness(int64_t ctas, const ckl_device_info *device, int64_t fit)
 {
-    enum { THREADS_OF_SM = 1536 }; // that registers leave room for
-    const int64_t fit = THREADS_OF_SM / threads * (int64_t)device->sm_count;
-    const double most = (double)round_up(ctas, ctas <= fit ? device->sm_count : fit) / (double)max_i64(1, ctas);
-    return ctas <= fit ? most : (most + 1) / 2;
+    return (double)round_up(ctas, ctas <= fit ? device->sm_count : fit) / (double)max_i64(1, ctas);
 }
 
 /*
@@ -132,17 +127,19 @@ static double unevenness(int64_t ctas, const ckl_device_info *device, int thread
  */
 static void choose_cta(const reduce_view *v, const ckl_device_info *device, reduce_rows_config *c)
 {
-    enum { THREADS = 256, THREADS_MIN = 128, STEPS = 4, CHOICES = 3, TILES = 1, WORTH = 20 }; // a twentieth less
+    enum { THREADS = 256, THREADS_MIN = 128, STEPS = 4, CHOICES = 3, WORTH = 20 }; // a twentieth less
+    enum { THREADS_OF_SM = 1536 };                                                 // that registers leave room for
     enum { THREADS_FEW = 512, FEW_OF_SM = 6, LONG_TILES = 8, STEPS_DEAR = 8 };
     const int64_t segment = whole_vectors(v, c), rows_of_sm = ceil_div(v->rows, device->sm_count);
-    const bool is_long = segment > (int64_t)TILES * THREADS * STEPS;
+    const bool is_long = segment > THREADS * STEPS;
     const int bytes = c->vec * dtype_bytes(c->kind.dtype);
     double least = INFINITY;
-    for (int threads = THREADS; threads >= THREADS_MIN; threads /= 2)
+    for (int threads = THREADS; threads >= THREADS_MIN; threads /= 2) {
+        const int64_t fit = THREADS_OF_SM / threads * (int64_t)device->sm_count;
+        const double most = unevenness(v->rows, device, fit), uneven = v->rows <= fit ? most : (most + 1) / 2;
         for (int i = 0; i < (is_long && v->kind.reduced == 1 ? 1 : CHOICES); i++) {
             const int steps = is_long ? STEPS + i : STEPS - i;
-            const double all =
-                (double)round_up(segment, (int64_t)threads * steps) * unevenness(v->rows, device, threads);
+            const double all = (double)round_up(segment, (int64_t)threads * steps) * uneven;
             const bool idle = bytes == REDUCE_ACCESS_BYTES && rows_of_sm * threads * steps * bytes < BYTES_IN_FLIGHT;
             if (WORTH * all >= (WORTH - 1) * least || (is_long && threads < THREADS && idle))
                 continue;
@@ -150,6 +147,7 @@ static void choose_cta(const reduce_view *v, const ckl_device_info *device, redu
             c->threads = c->row_threads = threads;
             c->steps = steps;
         }
+    }
     const bool dear = reduce_state_words(&c->kind, false) > 1;
     if (dear && v->kind.reduced == 1 && segment <= (int64_t)THREADS_MIN * STEPS_DEAR) {
         c->threads = c->row_threads = THREADS_MIN;
@@ -161,16 +159,6 @@ static void choose_cta(const reduce_view *v, const ckl_device_info *device, redu
         c->steps = STEPS;
     }
     c->overlap = !crowds(v, device, c);
-}
-
-/*
- * The share of its time that an average SM works, times that of an average CTA, if `split` CTAs take each row; `fit`
- * fit at once.
- */
-static double evenness(const reduce_view *v, const ckl_device_info *device, int64_t fit, int64_t tiles, int64_t split)
-{
-    const int64_t ctas = v->rows * split, at_once = ctas <= fit ? device->sm_count : fit;
-    return (double)ctas / (double)round_up(ctas, at_once) * (double)tiles / (double)round_up(tiles, split);
 }
 
 /* As many CTAs for each row as fit at once; slightly fewer where that gives all the same number of tiles. */
@@ -210,7 +198,7 @@ static void share_large(const reduce_view *v, const ckl_device_info *device, boo
         const int64_t tiles = max_i64(row_tiles(v, &t), 1);
         const int64_t bytes = (int64_t)threads * t.steps * t.vec * dtype_bytes(t.kind.dtype);
         for (int64_t split = most_ctas(tiles, first); split > 0; split--) {
-            const double even = evenness(v, device, fit, tiles, split);
+            const double even = (double)tiles / (double)round_up(tiles, split) / unevenness(rows * split, device, fit);
             const bool busy = ceil_div(rows * split, device->sm_count) * bytes >= BYTES_IN_FLIGHT;
             if (most > 0 && (!busy || even <= worth * most))
                 continue;
