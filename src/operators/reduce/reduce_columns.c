@@ -146,6 +146,12 @@ static tensor vector_at_address(const columns_kernel *k, val address)
     return with_cache(gX, IR_CACHE_READONLY);
 }
 
+/* Are elements loaded one by one, as some may not exist? */
+static bool guards_elements(const columns_kernel *k)
+{
+    return k->kernel == 1 && !k->ragged;
+}
+
 static int vector_bytes(const columns_kernel *k)
 {
     return k->cfg->vec * dtype_bytes(k->cfg->kind.dtype);
@@ -182,18 +188,23 @@ static tensor load_existing(const columns_kernel *k, val address)
     return rX;
 }
 
-/* The addresses of the tile's vectors of this thread; index is that of the first in its column. */
-static void find_addresses(const columns_kernel *k, val index, val *address)
+/* The address of this thread's vector in a line, past the end of the columns in the last line. */
+static val address_of_line(const columns_kernel *k, val index)
+{
+    layout reduced = reduce_modes(k->cfg->kind.reduced, k->p.reduced_extent, k->p.reduced_stride);
+    const val line = min(index, sub(k->p.count, imm(1)));
+    return gmem_address(k->start, k->cfg->kind.dtype, crd2idx(dynamic(line), reduced));
+}
+
+/* The addresses of a full tile's vectors of this thread; index is that of the first in its column. */
+static void find_addresses(columns_kernel *k, val index, val *address)
 {
     const reduce_columns_config *cfg = k->cfg;
-    layout reduced = reduce_modes(cfg->kind.reduced, k->p.reduced_extent, k->p.reduced_stride);
     for (int s = 0; s < cfg->steps; s++) {
-        if (cfg->kind.reduced == 1) {
+        if (cfg->kind.reduced == 1)
             address[s] = s ? add(address[s - 1], k->step_bytes) : k->next;
-            continue;
-        }
-        val distance = crd2idx(dynamic(add(index, imm(s * reduce_columns_layers(cfg)))), reduced);
-        address[s] = gmem_address(k->start, cfg->kind.dtype, distance);
+        else
+            address[s] = address_of_line(k, add(index, imm(s * reduce_columns_layers(cfg))));
     }
 }
 
@@ -233,28 +244,34 @@ static void accumulate_steps(columns_kernel *k, val index, int step, int count, 
     }
 }
 
-/*
- * Where the columns end within a tile: all vectors are loaded before the first is used, if four CTAs an SM have the
- * registers for that and for what guards them; else one after the other. 16 single elements at once spill 450 to 620
- * bytes, 8 up to 360.
- */
-static void edge_tile(columns_kernel *k, val index, const val *address)
+/* Loads `count` vectors from number `step` of the tile on, then accumulates those of lines before the end. */
+static void edge_steps(columns_kernel *k, val index, int step, int count)
 {
-    const int steps = k->cfg->steps;
-    const bool at_once =
-        k->kernel == 0 && k->cfg->vec > 1 && steps > 1 && k->r->count == 1 && dtype_bytes(k->cfg->kind.dtype) <= 4;
-    packed loaded[steps];
-    val inside[steps];
-    for (int s = 0; s < steps; s++) {
-        inside[s] = lt(add(index, imm(s * reduce_columns_layers(k->cfg))), k->p.count);
-        if (at_once)
-            loaded[s] = load_packed_if(inside[s], vector_at_address(k, address[s]), vector_bytes(k));
+    packed loaded[count];
+    val line[count];
+    for (int s = 0; s < count; s++) {
+        line[s] = add(index, imm((step + s) * reduce_columns_layers(k->cfg)));
+        if (!guards_elements(k))
+            loaded[s] = load_whole(k, address_of_line(k, line[s]));
     }
-    for (int s = 0; s < steps; s++)
-        IF(inside[s]) {
-            tensor rX = at_once ? unpacked(loaded[s], k->r->input) : load_existing(k, address[s]); // (VEC)
-            accumulate_steps(k, index, s, 1, &rX);
+    for (int s = 0; s < count; s++)
+        IF(lt(line[s], k->p.count)) {
+            tensor rX = guards_elements(k) ? load_existing(k, address_of_line(k, line[s]))
+                                           : unpacked(loaded[s], k->r->input); // (VEC)
+            accumulate_steps(k, index, step + s, 1, &rX);
         }
+}
+
+/*
+ * Where the columns end within a tile: lines past the end are loaded as the last one again, so that no load is guarded,
+ * and as many are under way as registers have room for. Elements that are guarded one by one come line by line.
+ */
+static void edge_tile(columns_kernel *k, val index)
+{
+    enum { AT_ONCE = 8, SEVERAL_MODES = 4 };
+    const int steps = k->cfg->steps, most = k->cfg->kind.reduced > 1 ? SEVERAL_MODES : AT_ONCE;
+    for (int s = 0; s < steps; s += most)
+        edge_steps(k, index, s, (int)min_i64(most, steps - s));
 }
 
 /* All vectors loaded before the first is used. */
@@ -267,11 +284,6 @@ static void full_tile(columns_kernel *k, val index, const val *address)
     for (int s = 0; s < k->cfg->steps; s++)
         rX[s] = unpacked(loaded[s], k->r->input);
     accumulate_steps(k, index, 0, k->cfg->steps, rX);
-}
-
-static val address_of_line(const columns_kernel *k, val index)
-{
-    return gmem_address(k->start, k->cfg->kind.dtype, mul(index, k->p.reduced_stride[0]));
 }
 
 /*
@@ -339,11 +351,14 @@ static void accumulate_ragged(columns_kernel *k)
         assign(first, add(first, imm(stride)));
     }
     LOOP_FROM(other, select(eq(guarded, imm64(0)), first, begin), k->p.count, imm(stride))
-        IF(logical_or(lt(other, from), ge(other, to)))
-            LOOP_FROM(line, add(other, mine), min(k->p.count, add(other, imm(tile))), imm(layers)) {
+        IF(logical_or(lt(other, from), ge(other, to))) {
+            IF(eq(guarded, imm64(0)))
+                edge_tile(k, add(other, mine));
+            ELSE LOOP_FROM(line, add(other, mine), min(k->p.count, add(other, imm(tile))), imm(layers)) {
                 tensor rX = load_existing(k, address_of_line(k, line)); // (VEC)
                 accumulate_steps(k, line, 0, 1, &rX);
             }
+        }
 }
 
 static void accumulate_columns(columns_kernel *k)
@@ -354,13 +369,14 @@ static void accumulate_columns(columns_kernel *k)
     val address[cfg->steps];
     LOOP_FROM(first, begin, k->p.count, imm(tile * cfg->split)) {
         val index = add(first, convert(I64, k->layer));
-        find_addresses(k, index, address);
-        if (k->kernel == 1) { // each element is guarded: many at once do not fit the registers
-            edge_tile(k, index, address);
+        if (guards_elements(k)) { // many at once do not fit the registers
+            edge_tile(k, index);
         } else {
-            IF(le(add(first, imm(tile)), k->p.count))
+            IF(le(add(first, imm(tile)), k->p.count)) {
+                find_addresses(k, index, address);
                 full_tile(k, index, address);
-            ELSE edge_tile(k, index, address);
+            }
+            ELSE edge_tile(k, index);
         }
         assign(k->next, add(k->next, to_next_tile));
     }

@@ -223,8 +223,8 @@ static ckl_status choose_columns(const void *desc, const ckl_device_info *device
 
 static plan_cost cost_columns(const void *desc, const ckl_device_info *device, const void *config)
 {
-    enum { TURN = 1200, SHIFTS = 1200, NO_SHIFTS = -3000, OF_MERGE = 50 };
-    const double ROUND_US = 0.8, OF_IDLE = 0.25, OF_AGAIN = 0.5;
+    enum { TURN = 1000, SHIFTS = 2400, NO_SHIFTS = -3000, OF_MERGE = 50 };
+    const double ROUND_US = 0.5, LATE_US = 1.1, OF_IDLE = 0.25, OF_AGAIN = 0.5, OF_NARROW = 1.2;
     const reduce_columns_config *c = config;
     const reduce_view *v = desc;
     const bool ragged = is_ragged(v, c);
@@ -236,11 +236,13 @@ static plan_cost cost_columns(const void *desc, const ckl_device_info *device, c
     // of ragged strips what the next one reads again, and a sector: 16x32768x125 f32 by five strips 80 us, by one 68
     const int64_t bytes = dtype_bytes(c->kind.dtype), beside = c->vec * bytes + SECTOR_BYTES;
     const double again = ragged ? (double)(tiles_of(v, c) * beside) / (double)max_i64(v->rows * bytes, 1) : 0;
-    const memory_work work = { .of = { .us = c->split == 1              ? 0.7
-                                             : reduce_columns_marked(c) ? 2.4
-                                                                        : 2.0 + ROUND_US * reduce_columns_rounds(c),
+    const bool narrow = c->vec * bytes < WORD_BYTES; // a thread has half a word in flight for each load
+    const double meeting = c->split == 1              ? 0.3
+                           : reduce_columns_marked(c) ? 1.7
+                                                      : 1.6 + ROUND_US * reduce_columns_rounds(c);
+    const memory_work work = { .of = { .us = meeting + (c->overlap ? 0 : LATE_US),
                                        .wait_cycles = ragged ? SHIFTS : NO_SHIFTS,
-                                       .bytes = 0.94 * (1 + OF_IDLE * idle + OF_AGAIN * again),
+                                       .bytes = 0.94 * (narrow ? OF_NARROW : 1) * (1 + OF_IDLE * idle + OF_AGAIN * again),
                                        .lines = 2.5 },
                                .ctas = ctas,
                                .threads = c->threads,

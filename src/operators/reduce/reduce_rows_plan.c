@@ -47,34 +47,24 @@ static int64_t row_tiles(const reduce_view *v, const reduce_rows_config *c)
     return ceil_div(inner, tile) * ceil_div(v->count / max_i64(inner, 1), c->segments);
 }
 
-/* No more vectors than a stretch of the row has. */
-static void shorten_steps(const reduce_view *v, reduce_rows_config *c)
-{
-    while (c->steps > 1 && (int64_t)c->row_threads * c->vec * (c->steps / 2) >= reduce_inner_of(v).extent)
-        c->steps /= 2;
-}
-
-/*
- * Fewer vectors a thread where that leaves a tenth fewer of them idle at the end of each segment: variance of 64
- * segments of 1296 vectors by 512 threads 113.9 us with four, 85.8 with three.
- */
-static void fit_segments(const reduce_view *v, reduce_rows_config *c)
-{
-    const int64_t segment = max_i64(1, reduce_inner_of(v).extent / c->vec);
-    int64_t least = round_up(segment, (int64_t)c->row_threads * c->steps);
-    for (int steps = c->steps - 1; steps > 1 && v->kind.reduced > 1; steps--) {
-        const int64_t all = round_up(segment, (int64_t)c->row_threads * steps);
-        if (10 * all > 9 * least)
-            continue;
-        least = all;
-        c->steps = steps;
-    }
-}
-
 /* Vectors of a segment's tiles: where vectors do not divide rows, the ends are loaded apart. */
 static int64_t whole_vectors(const reduce_view *v, const reduce_rows_config *c)
 {
     return max_i64(1, reduce_inner_of(v).extent / c->vec);
+}
+
+/*
+ * No more vectors a thread than a segment has, fewer where that leaves a tenth fewer of them idle at its end: variance
+ * of 64 segments of 1296 vectors by 512 threads 113.9 us with four, 85.8 with three.
+ */
+static int steps_of_segment(const reduce_view *v, const reduce_rows_config *c, int threads, int most)
+{
+    const int64_t segment = whole_vectors(v, c);
+    int best = (int)min_i64(most, ceil_div(segment, threads));
+    for (int steps = best - 1; steps > 1 && v->kind.reduced > 1; steps--)
+        if (10 * round_up(segment, (int64_t)threads * steps) <= 9 * round_up(segment, (int64_t)threads * best))
+            best = steps;
+    return best;
 }
 
 /* Threads such that each has about 4 vectors of a row, 8 of longer rows, 9 if those are all, in flight at once. */
@@ -123,25 +113,10 @@ static bool crowds(const reduce_view *v, const ckl_device_info *device, const re
     return v->rows * c->split < WAVES * fit && is_large(v);
 }
 
-/* Are segments shorter than a tile of so many threads? */
-static bool fills_no_tile(const reduce_view *v, int threads, const reduce_rows_config *c)
+/* How much longer all CTAs take, of which so many fit at once, than if every SM had the same number. */
+static double unevenness(int64_t ctas, const ckl_device_info *device, int64_t fit)
 {
-    reduce_rows_config wide = *c;
-    wide.threads = wide.row_threads = threads;
-    shorten_steps(v, &wide);
-    fit_segments(v, &wide);
-    return v->kind.reduced > 1 && whole_vectors(v, c) < (int64_t)threads * wide.steps;
-}
-
-/*
- * How much longer all CTAs take than if every SM had the same number: the last run alone, in later waves beside others.
- */
-static double unevenness(int64_t ctas, const ckl_device_info *device, int threads)
-{
-    enum { THREADS_OF_SM = 1536 }; // that registers leave room for
-    const int64_t fit = THREADS_OF_SM / threads * (int64_t)device->sm_count;
-    const double most = (double)round_up(ctas, ctas <= fit ? device->sm_count : fit) / (double)max_i64(1, ctas);
-    return ctas <= fit ? most : (most + 1) / 2;
+    return (double)round_up(ctas, ctas <= fit ? device->sm_count : fit) / (double)max_i64(1, ctas);
 }
 
 /*
@@ -152,17 +127,19 @@ static double unevenness(int64_t ctas, const ckl_device_info *device, int thread
  */
 static void choose_cta(const reduce_view *v, const ckl_device_info *device, reduce_rows_config *c)
 {
-    enum { THREADS = 256, THREADS_MIN = 128, STEPS = 4, CHOICES = 3, TILES = 1, WORTH = 20 }; // a twentieth less
+    enum { THREADS = 256, THREADS_MIN = 128, STEPS = 4, CHOICES = 3, WORTH = 20 }; // a twentieth less
+    enum { THREADS_OF_SM = 1536 };                                                 // that registers leave room for
     enum { THREADS_FEW = 512, FEW_OF_SM = 6, LONG_TILES = 8, STEPS_DEAR = 8 };
     const int64_t segment = whole_vectors(v, c), rows_of_sm = ceil_div(v->rows, device->sm_count);
-    const bool is_long = segment > (int64_t)TILES * THREADS * STEPS;
+    const bool is_long = segment > THREADS * STEPS;
     const int bytes = c->vec * dtype_bytes(c->kind.dtype);
     double least = INFINITY;
-    for (int threads = THREADS; threads >= THREADS_MIN; threads /= 2)
+    for (int threads = THREADS; threads >= THREADS_MIN; threads /= 2) {
+        const int64_t fit = THREADS_OF_SM / threads * (int64_t)device->sm_count;
+        const double most = unevenness(v->rows, device, fit), uneven = v->rows <= fit ? most : (most + 1) / 2;
         for (int i = 0; i < (is_long && v->kind.reduced == 1 ? 1 : CHOICES); i++) {
             const int steps = is_long ? STEPS + i : STEPS - i;
-            const double all =
-                (double)round_up(segment, (int64_t)threads * steps) * unevenness(v->rows, device, threads);
+            const double all = (double)round_up(segment, (int64_t)threads * steps) * uneven;
             const bool idle = bytes == REDUCE_ACCESS_BYTES && rows_of_sm * threads * steps * bytes < BYTES_IN_FLIGHT;
             if (WORTH * all >= (WORTH - 1) * least || (is_long && threads < THREADS && idle))
                 continue;
@@ -170,6 +147,7 @@ static void choose_cta(const reduce_view *v, const ckl_device_info *device, redu
             c->threads = c->row_threads = threads;
             c->steps = steps;
         }
+    }
     const bool dear = reduce_state_words(&c->kind, false) > 1;
     if (dear && v->kind.reduced == 1 && segment <= (int64_t)THREADS_MIN * STEPS_DEAR) {
         c->threads = c->row_threads = THREADS_MIN;
@@ -181,16 +159,6 @@ static void choose_cta(const reduce_view *v, const ckl_device_info *device, redu
         c->steps = STEPS;
     }
     c->overlap = !crowds(v, device, c);
-}
-
-/*
- * The share of its time that an average SM works, times that of an average CTA, if `split` CTAs take each row; `fit`
- * fit at once.
- */
-static double evenness(const reduce_view *v, const ckl_device_info *device, int64_t fit, int64_t tiles, int64_t split)
-{
-    const int64_t ctas = v->rows * split, at_once = ctas <= fit ? device->sm_count : fit;
-    return (double)ctas / (double)round_up(ctas, at_once) * (double)tiles / (double)round_up(tiles, split);
 }
 
 /* As many CTAs for each row as fit at once; slightly fewer where that gives all the same number of tiles. */
@@ -212,13 +180,13 @@ static void share_large(const reduce_view *v, const ckl_device_info *device, boo
     static const double worth = 1.15;
     const int64_t rows = max_i64(v->rows, 1);
     const reduce_rows_config given = *c;
-    const bool never_full = fills_no_tile(v, THREADS, c);
+    const int steps = steps_of_segment(v, c, THREADS, c->steps);
+    const bool never_full = v->kind.reduced > 1 && whole_vectors(v, c) < (int64_t)THREADS * steps;
     double most = 0;
     for (int threads = THREADS; threads >= THREADS_MIN; threads /= 2) {
         reduce_rows_config t = given;
         t.threads = t.row_threads = threads;
-        shorten_steps(v, &t);
-        fit_segments(v, &t);
+        t.steps = steps_of_segment(v, &t, threads, given.steps);
         choose_segments(v, &t);
         const bool several = never_full || t.segments > 1;
         if (several && threads == THREADS)
@@ -230,7 +198,7 @@ static void share_large(const reduce_view *v, const ckl_device_info *device, boo
         const int64_t tiles = max_i64(row_tiles(v, &t), 1);
         const int64_t bytes = (int64_t)threads * t.steps * t.vec * dtype_bytes(t.kind.dtype);
         for (int64_t split = most_ctas(tiles, first); split > 0; split--) {
-            const double even = evenness(v, device, fit, tiles, split);
+            const double even = (double)tiles / (double)round_up(tiles, split) / unevenness(rows * split, device, fit);
             const bool busy = ceil_div(rows * split, device->sm_count) * bytes >= BYTES_IN_FLIGHT;
             if (most > 0 && (!busy || even <= worth * most))
                 continue;
@@ -263,7 +231,7 @@ static void choose_shared(const reduce_view *v, const ckl_device_info *device, r
     }
     while (c->steps > 1 && vectors < (int64_t)WARP * c->threads * c->steps)
         c->steps /= 2;
-    shorten_steps(v, c);
+    c->steps = steps_of_segment(v, c, c->threads, c->steps);
     choose_segments(v, c);
     const int64_t tiles = max_i64(row_tiles(v, c), 1), most = max_i64(1, ctas / max_i64(v->rows, 1));
     c->split = (int)ceil_div(tiles, ceil_div(tiles, min_i64(most, 2 * c->threads)));
