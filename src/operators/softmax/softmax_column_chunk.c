@@ -15,10 +15,10 @@ static val slots_of_input(const columns *c, val slots, int input)
 
 void stage_tile(const columns *c, const column_place *tile, val slots)
 {
-    const softmax_form *f = c->form;
-    for (int i = 0; i < softmax_inputs(f); i++)
-        column_stage(&c->split, tile, softmax_input(f, &c->p, i), f->dtype, softmax_input_pitch(f, &c->p), c->p.n,
-                     slots_of_input(c, slots, i));
+    for (int i = 0; i < softmax_inputs(c->form); i++) {
+        const column_tensor x = input_of(c, i);
+        column_stage(&c->split, tile, &x, slots_of_input(c, slots, i));
+    }
 }
 
 void visit_staged(const columns *c, const column_place *tile, val slots, tile_visit *visit, void *user)
