@@ -181,14 +181,14 @@ column_place column_from(const column_place *p, val start)
 }
 
 /* This thread's partition of the matrix p->outer of a tensor: ((VEC,1),1,STEPS). */
-static tensor partition_of(const column_split *s, const column_place *p, val pointer, ckl_dtype dtype, val ld, val n)
+static tensor partition_of(const column_split *s, const column_place *p, const column_tensor *of)
 {
-    layout lines = make_layout(shape(column_split_room(s), n), stride(1, ld)); // (COLUMNS,LINES)
-    val line = add(mul(p->outer, convert(I64, n)), convert(I64, p->line));
+    layout lines = make_layout(shape(column_split_room(s), of->n), stride(1, of->ld)); // (COLUMNS,LINES)
+    val line = add(mul(p->outer, convert(I64, of->n)), convert(I64, p->line));
     val first[] = { p->column, line };
     tensor cX = p->cX;
     cX.first = first;
-    return tensor_at_coordinates(gmem_tensor(pointer, dtype, lines), cX);
+    return tensor_at_coordinates(gmem_tensor(of->pointer, of->dtype, lines), cX);
 }
 
 /* Predicates are for lines alone: a column that does not exist has none. */
@@ -232,19 +232,17 @@ static void store_elements(const column_split *s, const column_place *p, tensor 
         }
 }
 
-void column_load(const column_split *s, const column_place *p, val pointer, ckl_dtype dtype, val ld, val n, tensor to,
-                 double fill)
+void column_load(const column_split *s, const column_place *p, const column_tensor *of, tensor to, double fill)
 {
-    const tensor from = partition_of(s, p, pointer, dtype, ld, n);
-    tiled_copy each = vectors_of(s, dtype);
+    const tensor from = partition_of(s, p, of);
+    tiled_copy each = vectors_of(s, of->dtype);
     copy_tiled_if(&each, p->cX, limits_of(s, p), from, to, fill);
 }
 
-void column_store(const column_split *s, const column_place *p, tensor from, val pointer, ckl_dtype dtype, val ld,
-                  val n)
+void column_store(const column_split *s, const column_place *p, tensor from, const column_tensor *of)
 {
-    const tensor to = partition_of(s, p, pointer, dtype, ld, n);
-    tiled_copy each = vectors_of(s, dtype);
+    const tensor to = partition_of(s, p, of);
+    tiled_copy each = vectors_of(s, of->dtype);
     if (!s->ragged) {
         copy_tiled_if(&each, p->cX, limits_of(s, p), from, to, 0);
         return;
@@ -275,15 +273,14 @@ static tensor slots_of(const column_split *s, ckl_dtype dtype, val address)
                      layouts_of(2, (layout[]){ compact(leaf(s->vec)), lines })); // (VEC,STEPS)
 }
 
-void column_stage(const column_split *s, const column_place *p, val pointer, ckl_dtype dtype, val ld, val n,
-                  val address)
+void column_stage(const column_split *s, const column_place *p, const column_tensor *of, val address)
 {
     static const char *const atoms[] = { [4] = "SM80_CP_ASYNC_CACHEALWAYS<32>",
                                          [8] = "SM80_CP_ASYNC_CACHEALWAYS<64>",
                                          [16] = "SM80_CP_ASYNC_CACHEGLOBAL<128>" };
-    tiled_copy each = make_tiled_copy(atoms[access_bytes(s, dtype)], dtype, compact(shape(s->lanes, groups_of(s))),
-                                      compact(shape(s->vec, 1)));
-    const tensor from = partition_of(s, p, pointer, dtype, ld, n), to = slots_of(s, dtype, address);
+    tiled_copy each = make_tiled_copy(atoms[access_bytes(s, of->dtype)], of->dtype,
+                                      compact(shape(s->lanes, groups_of(s))), compact(shape(s->vec, 1)));
+    const tensor from = partition_of(s, p, of), to = slots_of(s, of->dtype, address);
     if (!s->ragged) {
         copy_tiled_if(&each, p->cX, limits_of(s, p), from, to, 0);
         return;

@@ -91,14 +91,19 @@ val column_number(const column_split *s, const column_place *p, int e);
 /* The same thread in the tile of its columns that begins at line `start`. */
 column_place column_from(const column_place *p, val start);
 
+/* A tensor in memory: `outer` matrices of n lines each. */
+typedef struct column_tensor {
+    val pointer;
+    ckl_dtype dtype;
+    val ld, n;
+} column_tensor;
+
 /*
- * Between a tensor in memory and registers (VEC,STEPS) of its type or f32; outside: `fill`, and nothing is stored.
- * Ragged lines are not loaded so, but staged.
+ * Between a tensor and registers (VEC,STEPS) of its type or f32; outside: `fill`, and nothing is stored. Ragged lines
+ * are not loaded so, but staged.
  */
-void column_load(const column_split *s, const column_place *p, val pointer, ckl_dtype dtype, val ld, val n, tensor to,
-                 double fill);
-void column_store(const column_split *s, const column_place *p, tensor from, val pointer, ckl_dtype dtype, val ld,
-                  val n);
+void column_load(const column_split *s, const column_place *p, const column_tensor *of, tensor to, double fill);
+void column_store(const column_split *s, const column_place *p, tensor from, const column_tensor *of);
 
 /*
  * A thread's slots in shared memory for one tile, from `address` of its CTA on: nobody else reads or writes them.
@@ -106,8 +111,7 @@ void column_store(const column_split *s, const column_place *p, tensor from, val
  * registers, with `fill` outside.
  */
 int64_t column_slots_bytes(const column_split *s, ckl_dtype dtype); // of a CTA: from a tile's slots to the next one's
-void column_stage(const column_split *s, const column_place *p, val pointer, ckl_dtype dtype, val ld, val n,
-                  val address);
+void column_stage(const column_split *s, const column_place *p, const column_tensor *of, val address);
 void column_load_staged(const column_split *s, const column_place *p, ckl_dtype dtype, val address, tensor to,
                         double fill);
 

@@ -219,11 +219,13 @@ static void forward(const problem *k)
 {
     const reduction others = reduce_sums(count_of_sums(k) - SMOOTH_X);
     row_place place = row_here(&k->split, k->p.rows, k->p.cols);
-    launch_dependents();
+    IF(le(k->p.cols, imm(row_split_cols(&k->split))))
+        launch_dependents();
     grid_wait(); // what is above overlaps the end of the kernel before
     row_loss l = begin_loss(k);
     val target = load_target(k, place.row, place.exists);
     add_row(&l, &place); // needs no class, whose two loads overlap this
+    launch_dependents(); // of long rows: sooner CTAs of the next kernel would wait where SMs have room, and crowd some
     load_class(&l, &place, target);
     cluster_meet(k->split.cluster);
     row_reduce(&k->split, &online_reduction, l.sums);

@@ -255,7 +255,7 @@ void groupnorm_gradients(const groupnorm_config *cfg, bool few)
     val total = variable(F32, immf(0));
     LOOP_FROM(begin, imm_as(U32, 0), lines, imm((int)column_split_lines(&split))) {
         column_place here = column_from(&p, begin);
-        column_load(&split, &here, a.partial, F32, columns, a.lines, rSums, 0);
+        column_load(&split, &here, &(column_tensor){ a.partial, F32, columns, a.lines }, rSums, 0);
         for (int i = 0; i < split.steps; i++)
             assign(total, add(total, at(rSums, i)));
     }

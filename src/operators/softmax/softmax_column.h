@@ -12,6 +12,19 @@ typedef struct columns {
     column_place place; // of this thread in its strip
 } columns;
 
+/* Input i, and the output. */
+static inline column_tensor input_of(const columns *c, int i)
+{
+    return (column_tensor){ softmax_input(c->form, &c->p, i), c->form->dtype, softmax_input_pitch(c->form, &c->p),
+                            c->p.n };
+}
+
+static inline column_tensor output_of(const columns *c)
+{
+    const bool is_forward = softmax_is_forward(c->form);
+    return (column_tensor){ is_forward ? c->p.y : c->p.dx, c->form->dtype, is_forward ? c->p.ldy : c->p.ldx, c->p.n };
+}
+
 static inline tensor registers(const columns *c, ckl_dtype dtype)
 {
     return fragment(dtype, compact(shape(c->split.vec, c->split.steps)));
@@ -38,12 +51,13 @@ static inline tensor scores_of(const columns *c, tensor rX)
 static inline void store_outputs(const columns *c, const column_place *place, softmax_output *output, tensor rT,
                                  const val *pairs, const val *factors)
 {
+    const column_tensor y = output_of(c);
     tensor rY = registers(c, F32); // (VEC,STEPS)
     for (int i = 0; i < static_size(rY.layout); i++) {
         const int e = i % c->split.vec;
         set(rY, i, output(c->form, at(rT, i), pairs + e * ONLINE_VALUES, factors[e]));
     }
-    column_store(&c->split, place, rY, c->p.y, c->form->dtype, c->p.ldy, c->p.n);
+    column_store(&c->split, place, rY, &y);
 }
 
 /* Visits of tiles */
@@ -97,10 +111,11 @@ static inline void add_dots(const columns *c, const column_place *at, const tens
 static inline void write_gradients(const columns *c, const column_place *at, const tensor *rX, void *user)
 {
     const column_states *found = user;
+    const column_tensor dx = output_of(c);
     tensor rDx = registers(c, F32); // (VEC,STEPS)
     for (int i = 0; i < static_size(rDx.layout); i++)
         set(rDx, i, softmax_gradient(c->form, at(rX[0], i), at(rX[1], i), found->of[i % c->split.vec], c->p.scale));
-    column_store(&c->split, at, rDx, c->p.dx, c->form->dtype, c->p.ldx, c->p.n);
+    column_store(&c->split, at, rDx, &dx);
 }
 
 /* Both passes: user is the column_states. */
@@ -116,11 +131,10 @@ static inline tile_visit *write_visit(const columns *c)
 
 static inline void load_inputs(const columns *c, const column_place *tile, tensor *rX)
 {
-    const softmax_form *f = c->form;
-    for (int i = 0; i < softmax_inputs(f); i++) {
-        rX[i] = registers(c, f->dtype); // (VEC,STEPS)
-        column_load(&c->split, tile, softmax_input(f, &c->p, i), f->dtype, softmax_input_pitch(f, &c->p), c->p.n, rX[i],
-                    softmax_outside(f));
+    for (int i = 0; i < softmax_inputs(c->form); i++) {
+        const column_tensor x = input_of(c, i);
+        rX[i] = registers(c, x.dtype); // (VEC,STEPS)
+        column_load(&c->split, tile, &x, rX[i], softmax_outside(c->form));
     }
 }
 

@@ -128,7 +128,8 @@ plan_cost softmax_columns_cost(const ckl_softmax_desc *d, const ckl_device_info 
     const int64_t bytes = dtype_bytes(d->dtype), chunks = softmax_chunks_of(d, c),
                   lines = ceil_div(d->n, max_i64(1, chunks));
     const int inputs = softmax_inputs(&c->form), held = s->vec * s->steps;
-    const double run = (double)(s->lanes * s->vec * bytes);
+    const bool dense = d->ldx == d->inner && column_split_columns(s) == d->inner; // strips lie in one piece
+    const double run = dense ? LINE_BYTES : (double)(s->lanes * s->vec * bytes);
     const double tiles = ceil((double)lines * (again > 0 ? 1 + again : 1) / (double)column_split_lines(s));
     work.ctas = chunks * softmax_strip_ctas(d, c);
     work.bytes = (double)d->outer * (double)(chunks * lines) * (double)(d->inner * bytes) * (inputs * (1 + again) + 1);

@@ -15,10 +15,10 @@ static val slots_of_input(const columns *c, val slots, int input)
 
 void stage_tile(const columns *c, const column_place *tile, val slots)
 {
-    const softmax_form *f = c->form;
-    for (int i = 0; i < softmax_inputs(f); i++)
-        column_stage(&c->split, tile, softmax_input(f, &c->p, i), f->dtype, softmax_input_pitch(f, &c->p), c->p.n,
-                     slots_of_input(c, slots, i));
+    for (int i = 0; i < softmax_inputs(c->form); i++) {
+        const column_tensor x = input_of(c, i);
+        column_stage(&c->split, tile, &x, slots_of_input(c, slots, i));
+    }
 }
 
 void visit_staged(const columns *c, const column_place *tile, val slots, tile_visit *visit, void *user)
@@ -65,6 +65,43 @@ static val states_at(const columns *c, val strip, val chunk, val column)
     return add(c->p.states, mul(index, imm_as(U64, count * 4)));
 }
 
+/* States of `vec` columns side by side that a thread merges: number first, first + step ... of all; u32. */
+typedef struct state_list {
+    int vec, step;
+    val first, all;
+    val (*address)(const void *user, val number);
+    const void *user;
+} state_list;
+
+/* Several are loaded before the first is used. */
+static void merge_states(const columns *c, const state_list *list, val *states)
+{
+    enum { AT_ONCE_MAX = 8, FLOATS_AT_ONCE = 32 };
+    const int count = softmax_state_values(c->form), floats = count * list->vec;
+    const int at_once = (int)max_i64(1, min_i64(AT_ONCE_MAX, FLOATS_AT_ONCE / floats));
+    const reduction *r = softmax_reduction(c->form);
+    val exists[AT_ONCE_MAX];
+    tensor rS[AT_ONCE_MAX]; // (COUNT*VEC) each
+    begin_states(c, list->vec, states);
+    LOOP_FROM(first, list->first, list->all, imm_as(U32, list->step * at_once)) {
+        for (int i = 0; i < at_once; i++) {
+            const val number = add(first, imm_as(U32, i * list->step));
+            exists[i] = lt(number, list->all);
+            rS[i] = fragment(F32, compact(leaf(floats)));
+            fill(rS[i], immf(0));
+            IF(exists[i])
+                copy(gmem_tensor(list->address(list->user, number), F32, rS[i].layout), rS[i],
+                     (int)min_i64(16, floats * 4));
+        }
+        for (int i = 0; i < at_once; i++)
+            IF(exists[i])
+                for (int e = 0; e < list->vec; e++) {
+                    const val other[] = { at(rS[i], e * count), at(rS[i], e * count + count - 1) };
+                    r->combine(states + e * count, other, r->user);
+                }
+    }
+}
+
 /* The first column of this thread in its strip. */
 static val first_column(const column_split *split)
 {
@@ -72,12 +109,11 @@ static val first_column(const column_split *split)
     return mul(lane, imm_as(U32, split->vec));
 }
 
-/* Those of the columns that merging gives this thread: (COUNT*VEC). */
-static void load_states(const strip_states *s, val chunk, tensor rS)
+/* Of a chunk, those of the columns that merging gives this thread. */
+static val chunk_states(const void *user, val chunk)
 {
-    const int values = softmax_state_values(s->c->form) * s->merging.vec;
-    copy(gmem_tensor(states_at(s->c, s->strip, chunk, first_column(&s->merging)), F32, compact(leaf(values))), rS,
-         (int)min_i64(16, values * 4));
+    const strip_states *s = user;
+    return states_at(s->c, s->strip, chunk, first_column(&s->merging));
 }
 
 static void store_states(void *user, val column, const val *values)
@@ -96,40 +132,20 @@ static void keep_total(void *user, val column, const val *values)
         set(s->sStrip, coord(column, v), values[v]);
 }
 
-/*
- * Every group of lanes merges the states of some chunks, several loaded before the first is used; then the groups are
- * merged: the states of the strip.
- */
+/* Every group of lanes merges the states of some chunks, then the groups are merged: the states of the strip. */
 static void merge_chunks(strip_states *s)
 {
-    enum { AT_ONCE_MAX = 8, FLOATS_AT_ONCE = 32 };
     const column_split *split = &s->merging;
-    const int count = softmax_state_values(s->c->form), floats = count * split->vec;
-    const int at_once = (int)max_i64(1, min_i64(AT_ONCE_MAX, FLOATS_AT_ONCE / floats));
     const int groups = split->threads / split->lanes;
-    const reduction *r = softmax_reduction(s->c->form);
-    val states[VEC_MAX * ONLINE_VALUES], exists[AT_ONCE_MAX];
-    begin_states(s->c, split->vec, states);
-    LOOP_FROM(first, thread_at(convert(U32, thread()), 1, split->lanes, groups), s->c->p.chunks,
-              imm_as(U32, groups * at_once)) {
-        tensor rS[AT_ONCE_MAX]; // (COUNT*VEC) each
-        for (int i = 0; i < at_once; i++) {
-            const val chunk = add(first, imm_as(U32, i * groups));
-            exists[i] = lt(chunk, s->c->p.chunks);
-            rS[i] = fragment(F32, compact(leaf(floats)));
-            for (int v = 0; v < floats; v++)
-                set(rS[i], v, immf(0));
-            IF(exists[i])
-                load_states(s, chunk, rS[i]);
-        }
-        for (int i = 0; i < at_once; i++)
-            IF(exists[i])
-                for (int e = 0; e < split->vec; e++) {
-                    const val other[] = { at(rS[i], e * count), at(rS[i], e * count + count - 1) };
-                    r->combine(states + e * count, other, r->user);
-                }
-    }
-    column_reduce_each(split, NULL, r, s->scratch, states, keep_total, s);
+    const state_list list = { .vec = split->vec,
+                              .step = groups,
+                              .first = thread_at(convert(U32, thread()), 1, split->lanes, groups),
+                              .all = s->c->p.chunks,
+                              .address = chunk_states,
+                              .user = s };
+    val states[VEC_MAX * ONLINE_VALUES];
+    merge_states(s->c, &list, states);
+    column_reduce_each(split, NULL, softmax_reduction(s->c->form), s->scratch, states, keep_total, s);
 }
 
 void strip_states_store(strip_states *s, const column_place *place, column_states *found)
@@ -164,58 +180,47 @@ static tensor total_at(const columns *c, val outer, val column, int fold)
 typedef struct totals {
     const columns *c;
     int fold;
-    val outer, first; // of this CTA's columns
+    val inner, outer, first, column; // u32: columns of a matrix, the matrix, this CTA's first column, this lane's
 } totals;
+
+/* Of each chunk the states of the `fold` columns that stand for this lane's. */
+static val folded_state(const void *user, val number)
+{
+    const totals *t = user;
+    const val width = imm_as(U32, column_split_columns(&t->c->split)), fold = imm_as(U32, t->fold);
+    const val folded = add(t->column, mul(rem(number, fold), t->inner));
+    const val strip = add(mul(t->outer, t->c->p.strips), div(folded, width));
+    return states_at(t->c, strip, div(number, fold), rem(folded, width));
+}
 
 static void store_total(void *user, val column, const val *values)
 {
     const totals *t = user;
     const val number = add(t->first, column);
-    IF(lt(convert(U64, number), div(convert(U64, t->c->p.inner), imm_as(U64, t->fold)))) {
+    IF(lt(number, t->inner)) {
         const tensor gT = total_at(t->c, t->outer, number, t->fold); // (COUNT)
         for (int v = 0; v < softmax_state_values(t->c->form); v++)
             set(gT, v, values[v]);
     }
 }
 
-/*
- * A lane has a column, a warp some of its chunks: of each of the `fold` columns that stand for it. Several are loaded
- * before the first is used.
- */
+/* A lane has a column, a warp some of its chunks. */
 void merge_totals(const columns *c, int fold)
 {
-    enum { LANES = 32, AT_ONCE = 8 };
+    enum { LANES = 32 };
     const column_split split = { .threads = c->split.threads, .lanes = LANES, .cluster = 1, .vec = 1, .steps = 1 };
-    const int warps = split.threads / LANES, count = softmax_state_values(c->form);
-    const int width = (int)column_split_columns(&c->split);
-    const reduction *r = softmax_reduction(c->form);
-    const int64_t scratch = smem_alloc("column_warps", column_reduce_each_bytes(&split, count), 16);
-    const val inner = div(convert(U32, c->p.inner), imm_as(U32, fold));
-    const val ctas = div(add(inner, imm_as(U32, LANES - 1)), imm_as(U32, LANES));
-    totals t = { c, fold, div(cta_x(), ctas), mul(rem(cta_x(), ctas), imm_as(U32, LANES)) };
-    const val column = add(t.first, lane()), all = mul(c->p.chunks, imm_as(U32, fold));
-    val state[ONLINE_VALUES], loaded[AT_ONCE][ONLINE_VALUES], exists[AT_ONCE];
-    begin_states(c, 1, state);
-    LOOP_FROM(i, warp(), all, imm_as(U32, warps * AT_ONCE)) {
-        for (int k = 0; k < AT_ONCE; k++) {
-            const val number = add(i, imm_as(U32, k * warps));
-            const val folded = add(column, mul(rem(number, imm_as(U32, fold)), inner));
-            const val strip = add(mul(t.outer, c->p.strips), div(folded, imm_as(U32, width)));
-            exists[k] = logical_and(lt(number, all), lt(column, inner));
-            const tensor gS =
-                gmem_tensor(states_at(c, strip, div(number, imm_as(U32, fold)), rem(folded, imm_as(U32, width))), F32,
-                            compact(leaf(count)));
-            for (int v = 0; v < count; v++)
-                loaded[k][v] = variable(F32, immf(0));
-            IF(exists[k])
-                for (int v = 0; v < count; v++)
-                    assign(loaded[k][v], at(gS, v));
-        }
-        for (int k = 0; k < AT_ONCE; k++)
-            IF(exists[k])
-                r->combine(state, loaded[k], r->user);
-    }
-    column_reduce_each(&split, NULL, r, scratch, state, store_total, &t);
+    const int64_t scratch =
+        smem_alloc("column_warps", column_reduce_each_bytes(&split, softmax_state_values(c->form)), 16);
+    totals t = { .c = c, .fold = fold, .inner = div(convert(U32, c->p.inner), imm_as(U32, fold)) };
+    const val ctas = div(add(t.inner, imm_as(U32, LANES - 1)), imm_as(U32, LANES));
+    t.outer = div(cta_x(), ctas);
+    t.first = mul(rem(cta_x(), ctas), imm_as(U32, LANES));
+    t.column = add(t.first, lane());
+    const val all = select(lt(t.column, t.inner), mul(c->p.chunks, imm_as(U32, fold)), imm_as(U32, 0));
+    const state_list list = { 1, split.threads / LANES, warp(), all, folded_state, &t };
+    val state[ONLINE_VALUES];
+    merge_states(c, &list, state);
+    column_reduce_each(&split, NULL, softmax_reduction(c->form), scratch, state, store_total, &t);
 }
 
 column_states load_totals(const columns *c, int fold)

@@ -54,19 +54,26 @@ static int ragged_lanes(const ckl_softmax_desc *d, int vec)
     return best;
 }
 
+/* Do lines, or rows, follow each other? */
+static bool is_dense(const ckl_softmax_desc *d)
+{
+    const int64_t line = d->inner == 1 ? d->n : d->inner;
+    return d->ldx == line && d->ldy == line;
+}
+
 /*
  * Lines that follow each other and are taken as one: as many as make up whole vectors and, where columns are long,
- * whole lines of memory, if the columns are made up of so many. The states of as many columns are merged for each.
+ * whole lines of memory, if the columns are made up of so many. Of rows so many elements as make up vectors. The states
+ * of as many columns are merged for each.
  */
 static int fold_of(const ckl_softmax_desc *d)
 {
     enum { ACCESS_BYTES = 16, LINES = 256 };
     const int64_t bytes = d->inner * dtype_bytes(d->dtype);
+    const bool is_row = d->inner == 1;
     int fold = 1;
-    if (d->ldx != d->inner || d->ldy != d->inner)
-        return 1;
-    while ((fold * bytes % ACCESS_BYTES || (fold * bytes % LINE_BYTES && d->n > LINES * fold)) &&
-           d->n % (2 * fold) == 0)
+    while (is_dense(d) && d->n % (2 * fold) == 0 &&
+           (fold * bytes % ACCESS_BYTES || (!is_row && fold * bytes % LINE_BYTES && d->n > LINES * fold)))
         fold *= 2;
     return fold;
 }
@@ -258,7 +265,7 @@ ckl_status softmax_choose_column_long(const void *desc, const ckl_device_info *d
     softmax_column_config *c = config;
     column_split *s = &c->split;
     const int64_t turn = HELD_CTAS * (int64_t)device->sm_count;
-    TRY(softmax_check_other_axis("softmax column_long", desc));
+    TRY(softmax_check_other_axis("softmax column_long", d));
     c->fold = fold;
     c->form = softmax_form_of(d);
     c->form.ctas_per_sm = HELD_CTAS;
@@ -310,7 +317,7 @@ ckl_status softmax_admit_column_long(const void *desc, const ckl_device_info *de
     static const char what[] = "softmax column_long";
     const ckl_softmax_desc *d = desc;
     const softmax_column_config *c = config;
-    if (c->fold < 1 || d->n % c->fold || (c->fold > 1 && (d->ldx != d->inner || d->ldy != d->inner)))
+    if (c->fold < 1 || d->n % c->fold || (c->fold > 1 && !is_dense(d)))
         FAIL(CKL_INVALID, "%s: fold=%d is less than 1, or n=%" PRId64 " lines do not follow each other by as many",
              what, c->fold, d->n);
     const ckl_softmax_desc folded = softmax_folded(d, c->fold);

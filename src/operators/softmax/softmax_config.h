@@ -75,14 +75,15 @@ static inline int64_t softmax_chunk_lines(const softmax_column_config *c)
     return (c->tiles + c->kept) * column_split_lines(&c->split);
 }
 
-/* The problem whose lines are `fold` of d's lines, which follow each other. */
+/* The problem whose lines are `fold` of d's lines, or of a row's elements, which follow each other. */
 static inline ckl_softmax_desc softmax_folded(const ckl_softmax_desc *d, int fold)
 {
     ckl_softmax_desc folded = *d;
-    folded.n /= fold;
-    folded.inner *= fold;
-    folded.ldx *= fold;
-    folded.ldy *= fold;
+    if (fold > 1) {
+        folded.n /= fold;
+        folded.inner *= fold;
+        folded.ldx = folded.ldy = folded.inner;
+    }
     return folded;
 }
 
