@@ -226,15 +226,25 @@ static int64_t groups_of(const ckl_rope_desc *d, const rope_vector_config *c)
     return ceil_div(d->heads, c->heads) + ceil_div(d->k_heads, c->heads);
 }
 
+static int64_t ctas_of(const ckl_rope_desc *d, const rope_vector_config *c)
+{
+    return ceil_div(d->tokens, tile_of(c, 0).tokens) * groups_of(d, c);
+}
+
+/* Few tokens have small CTAs of few heads, so that all SMs have some. */
 static ckl_status choose_vector(const void *desc, const ckl_device_info *device, void *config)
 {
+    enum { THREADS_MIN = 64 };
     const ckl_rope_desc *d = desc;
     const rope_head head = rope_head_of(d);
     rope_vector_config *c = config;
-    (void)device;
     memcpy(config, &head, sizeof head);
     c->vec = (int)min_i64(16 / (int64_t)ckl_dtype_bytes(d->dtype), power_of_two_in(lengths_of(d)));
     while (c->heads > 1 && c->heads / 2 >= max_i64(d->heads, d->k_heads))
+        c->heads /= 2;
+    while (c->threads > THREADS_MIN && ctas_of(d, c) < device->sm_count)
+        c->threads /= 2;
+    while (c->heads > 1 && ctas_of(d, c) < device->sm_count)
         c->heads /= 2;
     return CKL_OK;
 }
@@ -251,7 +261,7 @@ static plan_cost cost_vector(const void *desc, const ckl_device_info *device, co
     const double held = 2.0 * t.vec * c->heads, slots = ceil((double)t.slots / t.lanes);
     const memory_work work = { .of = { .us = US + (has_rest(c) ? REST_US : 0), .wait_cycles = -1700, .bytes = 1.2 },
                                .bytes = 2.0 * (double)(d->tokens * heads) * (double)(d->head_dim * bytes),
-                               .ctas = ceil_div(d->tokens, t.tokens) * groups_of(d, c),
+                               .ctas = ctas_of(d, c),
                                .threads = t.lanes * t.tokens,
                                .registers = (int)held,
                                .lines = 2 * slots * memory_lines(held * (double)bytes, 128),

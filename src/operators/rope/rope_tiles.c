@@ -250,14 +250,25 @@ static int tokens_for(const ckl_rope_desc *d, const rope_tiles_config *c, int64_
     return (int)max_i64(unit, heads ? most / step * step : 0);
 }
 
-/* Heads side by side, so that all threads have work. */
+/*
+ * What a thread of a tile does, in heads: the angles of a token cost as much as ANGLE of them. Some tokens are side by
+ * side, and of each some heads.
+ */
+static int64_t turns_of(const rope_tiles_config *c, int64_t tokens, int64_t heads, int abreast)
+{
+    enum { ANGLE = 10 };
+    const int64_t side_by_side = c->threads / lanes_of(c) / abreast;
+    return ceil_div(tokens, side_by_side) * (ANGLE + ceil_div(heads, abreast));
+}
+
+/* Heads side by side that leave a thread the least. */
 static int abreast_for(const rope_tiles_config *c, int tokens, int64_t heads)
 {
-    int abreast = 1;
-    while (lanes_of(c) * abreast * tokens < c->threads && 2 * abreast <= heads &&
-           2 * abreast * lanes_of(c) <= c->threads)
-        abreast *= 2;
-    return abreast;
+    int best = 1;
+    for (int abreast = 2; abreast <= min_i64(heads, c->threads / lanes_of(c)); abreast *= 2)
+        if (turns_of(c, tokens, heads, abreast) < turns_of(c, tokens, heads, best))
+            best = abreast;
+    return best;
 }
 
 /*
@@ -300,22 +311,19 @@ static int64_t tiles_of(const ckl_rope_desc *d, const rope_tiles_config *c)
     return ceil_div(d->tokens, c->tokens) + (d->k_heads ? ceil_div(d->tokens, c->k_tokens) : 0);
 }
 
-/* Sine and cosine of a pair, and each element of the heads that share them. */
 static plan_cost cost_tiles(const void *desc, const ckl_device_info *device, const void *config)
 {
-    enum { ANGLE = 20, BYTES_A_CYCLE = 10 };
+    enum { BYTES_A_CYCLE = 10 };
     const ckl_rope_desc *d = desc;
     const rope_tiles_config *c = config;
     const double bytes = (double)bytes_of(c, d->tokens, d->heads + d->k_heads);
-    const double tokens = ceil((double)(c->tokens * lanes_of(c) * c->abreast) / c->threads);
-    const double heads = ceil((double)d->heads / c->abreast);
     const memory_work work = { .of = { .us = 0.45, .wait_cycles = -1700 },
                                .bytes = 2 * bytes,
                                .ctas = tiles_of(d, c),
                                .threads = c->threads,
                                .smem_bytes = (int64_t)c->kb << 10,
                                .wait_cycles = (double)(c->kb << 10) / BYTES_A_CYCLE,
-                               .elements = tokens * c->vec * (2 * heads + ANGLE),
+                               .elements = 2.0 * c->vec * (double)turns_of(c, c->tokens, d->heads, c->abreast),
                                .meets = true };
     return memory_cost(&work, device);
 }
