@@ -31,6 +31,7 @@ typedef struct norm_rows {
     X(owner, bool, centred, "0", "0 1", "layer norm; else RMS norm, which has neither mean nor beta")    \
     X(owner, bool, affine, "1", "0 1", "gamma, and beta where there is one")                             \
     X(owner, bool, residual, "0", "0 1", "a residual is added; backward: its gradient")                  \
+    X(owner, bool, prefetch, "0", "0 1", "ask L2 for the inputs while the kernel before may still run")  \
     X(owner, bool, tiled, "0", "0 1", "rows are read tile by tile in every pass, not kept in registers") \
     X(owner, int, ctas_per_sm, "0", "0 1 2 3 4 6 8", "CTAs for which an SM has registers; 0: no matter") \
     X(owner, bool, shared_weights, "0", "0 1",                                                           \
@@ -178,7 +179,7 @@ bool norm_is_whole(const norm_rows *d, int64_t ld); // are rows, ld apart, whole
 bool norm_is_ragged(const norm_rows *d);
 int64_t norm_phases(const norm_rows *d, const norm_config *c); // of rows to 16-byte boundaries, where that matters
 row_split norm_tiled_split(const norm_rows *d, const ckl_device_info *device, bool ragged);
-void norm_take_problem(const norm_rows *d, norm_config *c);
+void norm_take_problem(const norm_rows *d, const ckl_device_info *device, norm_config *c);
 
 /* As an implementation's choose and admit: plan/plan.h. */
 ckl_status norm_choose_forward(const void *desc, const ckl_device_info *device, void *config);
