@@ -3,6 +3,7 @@
 
 #include "plan/check.h"
 #include "skeletons/map_rows.h"
+#include "skeletons/prefetch.h"
 
 enum { VECTOR_BYTES = 16, THREADS_MIN = 128, STEPS_MAX = 16, STEPS_CHOSEN_MAX = 8, THREADS_RESIDENT_MAX = 1536 };
 
@@ -253,12 +254,6 @@ static int64_t widest_bytes(const map_kernel *k)
  * inputs 64 are enough, but for three and more vectors of a row, which a thread holds twice while they are cut.
  */
 enum { BOUNDED_INPUTS_MAX = 2, BOUNDED_STEPS_MAX = 2, THREADS_PER_SM = 1024, THREADS_PER_SM_MAX = 2048 };
-
-/*
- * Inputs to prefetch to L2: what memory brings while a launch begins. Of more, most CTAs come when the kernel before
- * has ended, and ask for what they load at once: gelu(x)*y of 104x51072 f16, 20 MB, takes 10.0 us with and 8.8 without.
- */
-enum { PREFETCHED_BYTES = 12 << 20 };
 
 /*
  * NOTE: of a few tiles of crossed operands. x+y of 197x69 f32 takes 5.8, 4.0 and 3.2 us by 128, 256 and 512 threads on

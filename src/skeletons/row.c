@@ -134,8 +134,7 @@ ckl_status row_split_admit(const char *what, const row_split *s, int64_t cols, c
                        s->threads / s->row_threads <= ROWS_BY_WARPS_MAX;
     if (s->row_threads != s->threads && !lanes && !warps)
         FAIL(CKL_INVALID,
-             "%s: row_threads=%d is neither a power of two up to 32 nor a multiple of 32 that divides threads=%d by %d "
-             "at "
+             "%s: row_threads=%d is neither a power of two up to 32 nor a multiple of 32 that divides threads=%d by %d at "
              "most",
              what, s->row_threads, s->threads, ROWS_BY_WARPS_MAX);
     if (s->cluster < 1 || s->cluster > 16 || (s->cluster > 1 && s->row_threads != s->threads))
@@ -273,16 +272,6 @@ row_place row_steps(const row_place *p, int begin, int steps)
     some.cX.layout = layouts_of(2, (layout[]){ each, make_layout(leaf(steps), apart.stride) });
     some.first = coordinate(some.cX, 1, 0);
     return some;
-}
-
-void row_prefetch(val pointer, val elements, ckl_dtype dtype)
-{
-    const val mask = imm_as(U64, -ACCESS_BYTES), bytes = mul(convert(U64, elements), imm(dtype_bytes(dtype)));
-    val first = bit_and(add(pointer, imm(ACCESS_BYTES - 1)), mask), end = bit_and(add(pointer, bytes), mask);
-    val share = bit_and(add(div(convert(U32, bytes), grid_x()), imm(ACCESS_BYTES)), imm(-ACCESS_BYTES));
-    val from = add(first, mul(convert(U64, cta_x()), convert(U64, share)));
-    IF(lt(from, end))
-        bulk_prefetch(from, min(convert(U32, sub(end, from)), share));
 }
 
 /* The thread's partition of row p->row of a matrix, or of a vector: a matrix with a pitch of 0. */

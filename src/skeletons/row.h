@@ -168,12 +168,6 @@ row_spans row_spans_of(const row_split *s, const row_place *p, val pointer, ckl_
 /* May this warp have elements of a ragged row's ends? Others skip the instructions. */
 val row_may_have_ends(const row_split *s);
 
-/*
- * Asks L2 for the elements of a matrix or a vector, a share by each CTA: no access, so the kernel before may still be
- * writing them. For one thread of a CTA, and less than 4 GB.
- */
-void row_prefetch(val pointer, val elements, ckl_dtype dtype);
-
 /* This thread's partition of row p->row of a matrix whose rows begin ld elements apart, or of a vector of all rows. */
 tensor row_of_matrix(const row_split *s, const row_place *p, val pointer, ckl_dtype dtype, val ld); // (VEC,STEPS)
 tensor row_vector(const row_split *s, const row_place *p, val pointer, ckl_dtype dtype);            // (VEC,STEPS)

@@ -13,6 +13,7 @@
 #include "cute/kernel.h"
 #include "cute/vectors.h"
 #include "operators/norm/norm_config.h"
+#include "skeletons/prefetch.h"
 
 /* A span of a row of x and dy: n = (x - mean) * rstd, g = dy * gamma. The variables are the same for all spans. */
 typedef struct row {
@@ -255,15 +256,15 @@ static void prefetch(const row *r)
     if (!r->cfg->prefetch)
         return;
     IF(eq(thread(), imm(0))) {
-        row_prefetch(o->x, elements, dtype);
-        row_prefetch(o->dy, elements, dtype);
+        prefetch_share(o->x, elements, dtype);
+        prefetch_share(o->dy, elements, dtype);
         if (r->cfg->residual)
-            row_prefetch(o->dsum, elements, dtype);
+            prefetch_share(o->dsum, elements, dtype);
         if (r->cfg->affine)
-            row_prefetch(o->gamma, o->cols, dtype);
+            prefetch_share(o->gamma, o->cols, dtype);
         if (r->cfg->centred)
-            row_prefetch(o->mean, o->rows, F32);
-        row_prefetch(o->rstd, o->rows, F32);
+            prefetch_share(o->mean, o->rows, F32);
+        prefetch_share(o->rstd, o->rows, F32);
     }
 }
 

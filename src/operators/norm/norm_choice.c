@@ -2,6 +2,7 @@
 #include "base/math.h"
 #include "base/status.h"
 #include "operators/norm/norm_config.h"
+#include "skeletons/prefetch.h"
 #include "skeletons/residency.h"
 
 enum {
@@ -77,7 +78,6 @@ row_split norm_tiled_split(const norm_rows *d, const ckl_device_info *device, bo
 
 void norm_take_problem(const norm_rows *d, const ckl_device_info *device, norm_config *c)
 {
-    enum { PREFETCHED_BYTES = 12 << 20 }; // what memory brings while a launch begins
     const int inputs = 1 + (d->direction == CKL_DIRECTION_BACKWARD) + d->residual;
     const int64_t elements = product_i64(d->rows, max_i64(d->ldx, d->cols));
     c->dtype = d->dtype;

@@ -4,6 +4,7 @@
  */
 #include "cute/kernel.h"
 #include "operators/norm/norm_config.h"
+#include "skeletons/prefetch.h"
 
 /* Vectors whose gamma and beta are loaded at once; out of phase each takes registers for two vectors. */
 enum { WRITE_STEPS = 4, WRITE_STEPS_RAGGED = 2 };
@@ -451,13 +452,13 @@ static void prefetch(const row *r)
     if (!r->cfg->prefetch)
         return;
     IF(eq(thread(), imm(0))) {
-        row_prefetch(o->x, elements, dtype);
+        prefetch_share(o->x, elements, dtype);
         if (r->cfg->residual)
-            row_prefetch(o->residual, elements, dtype);
+            prefetch_share(o->residual, elements, dtype);
         if (r->cfg->affine)
-            row_prefetch(o->gamma, o->cols, dtype);
+            prefetch_share(o->gamma, o->cols, dtype);
         if (has_beta(r))
-            row_prefetch(o->beta, o->cols, dtype);
+            prefetch_share(o->beta, o->cols, dtype);
     }
 }
 

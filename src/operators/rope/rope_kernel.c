@@ -11,12 +11,14 @@
 
 #include "base/math.h"
 #include "skeletons/memory_cost.h"
+#include "skeletons/prefetch.h"
 
-#define ROPE_CONFIG(X, owner)                                                 \
-    ROPE_HEAD(X, owner)                                                       \
-    X(owner, int, vec, "8", "1 2 4 8", "pairs of a head that a thread takes") \
-    X(owner, int, heads, "4", "1 2 4 8", "heads that a thread holds at once") \
-    X(owner, int, threads, "256", "128 256 512", "threads of a CTA, or a few less")
+#define ROPE_CONFIG(X, owner)                                                       \
+    ROPE_HEAD(X, owner)                                                             \
+    X(owner, int, vec, "8", "1 2 4 8", "pairs of a head that a thread takes")       \
+    X(owner, int, heads, "4", "1 2 4 8", "heads that a thread holds at once")       \
+    X(owner, int, threads, "256", "128 256 512", "threads of a CTA, or a few less") \
+    X(owner, bool, prefetch, "0", "0 1", "ask L2 for q and k while the kernel before may still run")
 
 FIELD_STRUCT(rope_vector_config, ROPE_CONFIG);
 
@@ -177,6 +179,24 @@ static void copy_group(const place *at, const side *s)
     }
 }
 
+/* Of q or k, from the first element to the last. */
+static void prefetch_side(const rope_vector_config *cfg, const rope_values *p, int i)
+{
+    val tokens = mul(sub(p->tokens, imm(1)), p->ldx[i]),
+        heads = mul(convert(I64, sub(p->heads[i], imm(1))), p->ldx_head[i]);
+    IF(ne(p->heads[i], imm(0)))
+        prefetch_share(p->x[i], add(add(tokens, heads), imm(cfg->head_dim)), cfg->dtype);
+}
+
+static void prefetch(const rope_vector_config *cfg, const rope_values *p)
+{
+    IF(logical_and(eq(thread(), imm(0)), eq(cta_y(), imm(0)))) {
+        prefetch_side(cfg, p, 0);
+        prefetch_side(cfg, p, 1);
+        prefetch_share(p->positions, p->tokens, cfg->positions);
+    }
+}
+
 static void rope(const rope_vector_config *cfg, rope_tile t, const rope_values *p)
 {
     place at = { .cfg = cfg,
@@ -190,6 +210,8 @@ static void rope(const rope_vector_config *cfg, rope_tile t, const rope_values *
         at.sine[j] = variable(F32, immf(0));
         at.cosine[j] = variable(F32, immf(1));
     }
+    if (cfg->prefetch)
+        prefetch(cfg, p);
     grid_wait();
     launch_dependents();
     at.position = rope_position(p, cfg->positions, token);
@@ -246,6 +268,8 @@ static ckl_status choose_vector(const void *desc, const ckl_device_info *device,
         c->threads /= 2;
     while (c->heads > 1 && ctas_of(d, c) < device->sm_count)
         c->heads /= 2;
+    const int64_t elements = product_i64(d->tokens, d->ldq + d->ldk);
+    c->prefetch = device->has_tma && elements <= PREFETCHED_BYTES / (int64_t)ckl_dtype_bytes(d->dtype);
     return CKL_OK;
 }
 
@@ -283,6 +307,8 @@ static ckl_status admit_vector(const void *desc, const ckl_device_info *device, 
         FAIL(CKL_INVALID, "rope vector: heads=%d is no power of two up to 8", c->heads);
     if (c->threads < 32 || c->threads > device->threads_per_cta_max)
         FAIL(CKL_INVALID, "rope vector: threads=%d is not in 32..%d", c->threads, device->threads_per_cta_max);
+    if (c->prefetch && !device->has_tma)
+        FAIL(CKL_UNSUPPORTED, "rope vector: prefetch=1, but the device has no bulk copies");
     if (groups_of(d, c) > 65535)
         FAIL(CKL_UNSUPPORTED, "rope vector: heads=%d leave more than 65535 groups side by side", c->heads);
     return CKL_OK;
