@@ -76,7 +76,7 @@ row_split norm_tiled_split(const norm_rows *d, const ckl_device_info *device, bo
     return s;
 }
 
-void norm_take_problem(const norm_rows *d, const ckl_device_info *device, norm_config *c)
+void norm_take_problem(const norm_rows *d, norm_config *c)
 {
     const int inputs = 1 + (d->direction == CKL_DIRECTION_BACKWARD) + d->residual;
     const int64_t elements = product_i64(d->rows, max_i64(d->ldx, d->cols));
@@ -84,7 +84,7 @@ void norm_take_problem(const norm_rows *d, const ckl_device_info *device, norm_c
     c->centred = d->centred;
     c->affine = d->affine;
     c->residual = d->residual;
-    c->prefetch = device->has_tma && elements <= PREFETCHED_BYTES / (inputs * dtype_bytes(d->dtype));
+    c->prefetch = elements <= PREFETCHED_BYTES / (inputs * dtype_bytes(d->dtype));
 }
 
 /* Bytes of a row in registers; longer ones flow if they can. */
@@ -319,7 +319,7 @@ ckl_status norm_choose_forward(const void *desc, const ckl_device_info *device, 
     norm_config *c = config;
     if (d->direction != CKL_DIRECTION_FORWARD)
         FAIL(CKL_UNSUPPORTED, "norm forward: direction is backward");
-    norm_take_problem(d, device, c);
+    norm_take_problem(d, c);
     const bool ragged = norm_is_ragged(d) && !prefers_elements(d);
     if (!choose_cut(d, device, c) && !choose_held_flow(d, device, c) && !choose_flow(d, device, c))
         choose_forward_rows(d, device, ragged, c);
@@ -331,7 +331,7 @@ bool norm_candidate_forward(const void *desc, const ckl_device_info *device, int
 {
     const norm_rows *d = desc;
     norm_config *c = config;
-    norm_take_problem(d, device, c);
+    norm_take_problem(d, c);
     if (d->direction != CKL_DIRECTION_FORWARD ||
         !row_split_candidate(d->cols, d->dtype, norm_widest_vector(d), i, &c->split))
         return false;
@@ -384,8 +384,6 @@ static ckl_status admit_split(const char *what, const norm_rows *d, const ckl_de
         forward && !c->tiled && !c->split.ragged && !c->shared_weights && c->split.vec == row_vec_full(d->dtype);
     if (norm_cuts_memory(c) && !may_cut)
         FAIL(CKL_INVALID, "%s: cut=1 is for rows in registers whose y is aligned, and for rows that flow", what);
-    if (c->prefetch && !device->has_tma)
-        FAIL(CKL_UNSUPPORTED, "%s: prefetch=1, but the device has no bulk copies", what);
     if (c->persistent_ctas < 0)
         FAIL(CKL_INVALID, "%s: persistent_ctas=%d is negative", what, c->persistent_ctas);
     if (c->flow.stages)

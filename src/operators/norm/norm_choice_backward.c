@@ -353,7 +353,7 @@ ckl_status norm_choose_backward(const void *desc, const ckl_device_info *device,
     norm_config *c = config;
     if (d->direction != CKL_DIRECTION_BACKWARD)
         FAIL(CKL_UNSUPPORTED, "norm backward: direction is forward");
-    norm_take_problem(d, device, c);
+    norm_take_problem(d, c);
     if (!choose_backward_flow(d, device, c))
         choose_backward_rows(d, device, c);
     if (d->affine && c->flow.stages)

@@ -179,7 +179,7 @@ bool norm_is_whole(const norm_rows *d, int64_t ld); // are rows, ld apart, whole
 bool norm_is_ragged(const norm_rows *d);
 int64_t norm_phases(const norm_rows *d, const norm_config *c); // of rows to 16-byte boundaries, where that matters
 row_split norm_tiled_split(const norm_rows *d, const ckl_device_info *device, bool ragged);
-void norm_take_problem(const norm_rows *d, const ckl_device_info *device, norm_config *c);
+void norm_take_problem(const norm_rows *d, norm_config *c);
 
 /* As an implementation's choose and admit: plan/plan.h. */
 ckl_status norm_choose_forward(const void *desc, const ckl_device_info *device, void *config);

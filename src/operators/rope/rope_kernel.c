@@ -269,7 +269,7 @@ static ckl_status choose_vector(const void *desc, const ckl_device_info *device,
     while (c->heads > 1 && ctas_of(d, c) < device->sm_count)
         c->heads /= 2;
     const int64_t elements = product_i64(d->tokens, d->ldq + d->ldk);
-    c->prefetch = device->has_tma && elements <= PREFETCHED_BYTES / (int64_t)ckl_dtype_bytes(d->dtype);
+    c->prefetch = elements <= PREFETCHED_BYTES / (int64_t)ckl_dtype_bytes(d->dtype);
     return CKL_OK;
 }
 
@@ -307,8 +307,6 @@ static ckl_status admit_vector(const void *desc, const ckl_device_info *device, 
         FAIL(CKL_INVALID, "rope vector: heads=%d is no power of two up to 8", c->heads);
     if (c->threads < 32 || c->threads > device->threads_per_cta_max)
         FAIL(CKL_INVALID, "rope vector: threads=%d is not in 32..%d", c->threads, device->threads_per_cta_max);
-    if (c->prefetch && !device->has_tma)
-        FAIL(CKL_UNSUPPORTED, "rope vector: prefetch=1, but the device has no bulk copies");
     if (groups_of(d, c) > 65535)
         FAIL(CKL_UNSUPPORTED, "rope vector: heads=%d leave more than 65535 groups side by side", c->heads);
     return CKL_OK;
