@@ -179,24 +179,6 @@ static void copy_group(const place *at, const side *s)
     }
 }
 
-/* Of q or k, from the first element to the last. */
-static void prefetch_side(const rope_vector_config *cfg, const rope_values *p, int i)
-{
-    val tokens = mul(sub(p->tokens, imm(1)), p->ldx[i]),
-        heads = mul(convert(I64, sub(p->heads[i], imm(1))), p->ldx_head[i]);
-    IF(ne(p->heads[i], imm(0)))
-        prefetch_share(p->x[i], add(add(tokens, heads), imm(cfg->head_dim)), cfg->dtype);
-}
-
-static void prefetch(const rope_vector_config *cfg, const rope_values *p)
-{
-    IF(logical_and(eq(thread(), imm(0)), eq(cta_y(), imm(0)))) {
-        prefetch_side(cfg, p, 0);
-        prefetch_side(cfg, p, 1);
-        prefetch_share(p->positions, p->tokens, cfg->positions);
-    }
-}
-
 static void rope(const rope_vector_config *cfg, rope_tile t, const rope_values *p)
 {
     place at = { .cfg = cfg,
@@ -211,7 +193,8 @@ static void rope(const rope_vector_config *cfg, rope_tile t, const rope_values *
         at.cosine[j] = variable(F32, immf(1));
     }
     if (cfg->prefetch)
-        prefetch(cfg, p);
+        IF(eq(cta_y(), imm(0)))
+            rope_prefetch(p, cfg->head_dim, cfg->dtype, cfg->positions);
     grid_wait();
     launch_dependents();
     at.position = rope_position(p, cfg->positions, token);

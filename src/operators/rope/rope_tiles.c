@@ -10,6 +10,7 @@
 #include "base/dtype.h"
 #include "base/math.h"
 #include "skeletons/memory_cost.h"
+#include "skeletons/prefetch.h"
 
 #define ROPE_TILES_CONFIG(X, owner)                                                                           \
     ROPE_HEAD(X, owner)                                                                                       \
@@ -21,7 +22,7 @@
     X(owner, int, k_abreast, "1", "1 2 4 8", "heads of k")                                                    \
     X(owner, int, kb, "1", "", "KB of a tile")                                                                \
     X(owner, int, threads, "256", "128 256 512", "threads of a CTA")                                          \
-    X(owner, bool, prefetch, "0", "0 1", "prefetch tiles to L2 while the kernel before may still run")
+    X(owner, bool, prefetch, "0", "0 1", "ask L2 for q and k while the kernel before may still run")
 
 FIELD_STRUCT(rope_tiles_config, ROPE_TILES_CONFIG);
 enum { BULK_BYTES = 16, TILE_BYTES_MAX = 72 << 10 }; // three CTAs an SM
@@ -110,16 +111,6 @@ static tensor bulk_of(const tile *t, val address, bool shared)
     return shared ? smem_view(address, t->cfg->dtype, all) : gmem_tensor(address, t->cfg->dtype, all);
 }
 
-/* Asks L2 for the tile and its positions, which are a line or two. */
-static void prefetch_tile(const tile *t)
-{
-    const val first = mul(t->first, imm(dtype_bytes(t->cfg->positions)));
-    IF(logical_and(eq(thread(), imm(0)), ne(t->copied, imm(0)))) {
-        bulk_prefetch(t->x, mul(t->copied, imm(dtype_bytes(t->cfg->dtype))));
-        prefetch_L2(add(t->p->positions, convert(U64, first)));
-    }
-}
-
 static void load_tile(const tile *t)
 {
     val bytes = mul(t->copied, imm(dtype_bytes(t->cfg->dtype)));
@@ -198,8 +189,8 @@ static void rope_tiles(const void *config, int kernel)
     launch_bounds(cfg->threads, RESIDENT_THREADS / cfg->threads);
     rope_values p = params_of(rope);
     tile t = tile_here(cfg, &p, kernel == 0);
-    if (cfg->prefetch && t.by_bulk)
-        prefetch_tile(&t);
+    if (cfg->prefetch)
+        rope_prefetch(&p, cfg->head_dim, cfg->dtype, cfg->positions);
     grid_wait();
     launch_dependents();
     load_tile(&t);
@@ -275,7 +266,6 @@ static int abreast_for(const rope_tiles_config *c, int tokens, int64_t heads)
  * NOTE: small tiles of short tokens are faster on an H200: 46848 tokens of one head of 488 bf16 27.4 us in tiles of 24
  * KB by 256 threads, 25.0 in 12 KB by 128; 32768 of two heads of 384 27.5 and 26.2, 56976 of ten of 64 37.5 and 36.9.
  */
-enum { PREFETCHED_BYTES = 24 << 20 }; // less than half of an H200's L2
 enum { TILE_BYTES = 24 << 10, SMALL_TILE_BYTES = 12 << 10, SMALL_TILE_THREADS = 128, SHORT_TOKENS = 7 };
 
 static ckl_status choose_tiles(const void *desc, const ckl_device_info *device, void *config)
