@@ -2,8 +2,9 @@
 #include "skeletons/map_rows.h"
 
 #include "skeletons/map_unit.h"
+#include "skeletons/prefetch.h"
 
-enum { GROUP_MAX = 8, BULK_BYTES = 16 };
+enum { GROUP_MAX = 8 };
 
 map_access map_access_of(const map_kernel *k, int i)
 {
@@ -296,96 +297,26 @@ static void last_tile(const map *m, int kernel, val tile)
         unit_within(m, add(sub(m->count, rem(m->count, imm(width))), convert(m->index, thread())), 1);
 }
 
-val map_asks(int together, int bytes)
+/* From an operand's first element in memory to its last. */
+static void prefetch_operand(const map_kernel *k, const map_values *p, int i)
 {
-    enum { LINE_BYTES = 128, WARP = 32 };
-    return eq(bit_and(thread(), imm((int)min_i64(min_i64(WARP, together), LINE_BYTES / bytes) - 1)), imm(0));
-}
-
-/*
- * Is what the operand has there new, of the last `reach` elements or a vector? One thread of all asks for a row that
- * comes again: its few lines are the same ones of L2. relu(x*b) of 6144x384 f16 took 17.5 us when all did.
- */
-static val is_first(const map *m, int i, const val *at, int64_t reach)
-{
-    const int inner = m->k->config.rank - 1;
-    val first = map_access_of(m->k, i) == CONSTANT ? lt(at[inner], imm64(reach)) : yes();
-    for (int d = 0; d < inner; d++)
-        first = logical_and(first, logical_or(ne(m->operands[i].stride[d], imm(0)), eq(at[d], imm(0))));
-    return first;
-}
-
-void map_prefetch_unit(const map *m, val number, const val *at)
-{
-    for (int i = 0; i < m->k->inputs; i++)
-        if (map_access_of(m->k, i) == FLAT)
-            prefetch_L2(flat_vector(m, i, number, 1).address);
-        else if (map_access_of(m->k, i) != SCALAR && map_access_of(m->k, i) != CROSSED)
-            IF(is_first(m, i, at, 1))
-                prefetch_L2(map_address_of(m, i, at));
-}
-
-int map_widest_input(const map *m)
-{
-    int bytes = 1;
-    for (int i = 0; i < m->k->inputs; i++)
-        bytes = m->k->scalar[i] ? bytes : (int)max_i64(bytes, map_element_bytes(m, i));
-    return bytes;
-}
-
-/*
- * Prefetches to L2. They are no accesses: the kernel before may still be writing the inputs. Of a full tile, what lies
- * between an operand's first vector and its last one, by a bulk copy if that is hardly more than the tile; of what is
- * constant in the row that the tile ends in, if it begins there, the line.
- */
-static void prefetch_stretch(const map *m, int i, val tile, const val *first, const val *last)
-{
-    const map_kernel *k = m->k;
-    const int tile_bytes = (int)map_tile(k) * map_element_bytes(m, i);
-    const bool whole = align_of(m, i, k->config.vec) == BULK_BYTES;
-    if (whole && map_access_of(k, i) == FLAT)
-        bulk_prefetch(flat_vector(m, i, tile, 1).address, imm(tile_bytes));
-    else if (whole && map_access_of(k, i) == CONTIGUOUS && k->config.rank == 1)
-        bulk_prefetch(map_address_of(m, i, first), imm(tile_bytes));
-    else if (whole && map_access_of(k, i) == CONTIGUOUS && !k->config.flat) {
-        val from = map_address_of(m, i, first), bytes = add(sub(map_address_of(m, i, last), from), imm64(BULK_BYTES));
-        IF(lt(sub(bytes, imm64(1)), imm64(2 * tile_bytes))) // of u64: not where the last one lies before the first one
-            bulk_prefetch(from, convert(U32, bytes));
-    } else if (map_access_of(k, i) == CONSTANT)
-        IF(is_first(m, i, last, map_tile(k)))
-            prefetch_L2(map_address_of(m, i, last));
-}
-
-static void prefetch_stretches(const map *m, val tile, val is_full)
-{
-    const map_config *c = &m->k->config;
-    val first[MAP_RANK_MAX], last[MAP_RANK_MAX];
-    IF(logical_and(is_full, eq(thread(), imm(0)))) {
-        coordinates_of(m, tile, first);
-        coordinates_of(m, add(tile, imm((int)map_tile(m->k) - c->vec)), last);
-        for (int i = 0; i < m->k->inputs; i++)
-            prefetch_stretch(m, i, tile, first, last);
+    val low = imm64(0), high = imm64(0);
+    for (int d = 0; d < k->config.rank; d++) {
+        val span = mul(sub(p->size[d], imm64(1)), p->stride[i * MAP_RANK_MAX + d]);
+        low = add(low, min(span, imm64(0)));
+        high = add(high, max(span, imm64(0)));
     }
+    val first = add(p->pointer[i], convert(U64, mul(low, imm(dtype_bytes(k->dtype[i])))));
+    prefetch_share(first, add(sub(high, low), imm64(1)), k->dtype[i]);
 }
 
-/* What each thread will load, from wherever it lies. */
-static void prefetch_vectors(const map *m, val tile, int width)
+void map_prefetch(const map_kernel *k, const map_values *p)
 {
-    tensor cX = thread_numbers(m, tile, width); // (WIDTH,STEPS)
-    const place *p = places_of(m, cX);
-    for (int s = 0; s < static_size(layout_mode(cX.layout, 1)); s++)
-        IF(logical_and(map_asks(m->k->config.threads, width * map_widest_input(m)),
-                       ge(m->count, add(p[s].number, imm(width)))))
-            map_prefetch_unit(m, p[s].number, p[s].at);
-}
-
-static void prefetch_tile(const map *m, int kernel, val tile, val is_full)
-{
-    const map_config *c = &m->k->config;
-    if (c->prefetch == MAP_PREFETCH_STRETCHES && kernel == 0)
-        prefetch_stretches(m, tile, is_full);
-    else if (c->prefetch && kernel == 0)
-        prefetch_vectors(m, tile, c->vec);
+    if (k->config.prefetch)
+        IF(eq(thread(), imm(0)))
+            for (int i = 0; i < k->inputs; i++)
+                if (!k->scalar[i])
+                    prefetch_operand(k, p, i);
 }
 
 /* Elements before the first vector of y, and whether all operands have a vector there. */
@@ -450,11 +381,11 @@ void map_describe(map_kernel k, int kernel, map_function *f, void *user)
     val size = imm(map_tile(&k));
     val tile = mul(convert(m.index, cta_x()), size);
     val is_full = ge(m.count, add(tile, size));
+    map_prefetch(&k, &m.p);
     if (k.config.crossed) {
         map_crossed_tile(&m, kernel);
         return;
     }
-    prefetch_tile(&m, kernel, tile, is_full);
     launch_dependents(); // the next kernel's CTAs may be in place when this one ends
     grid_wait();         // what is above overlaps the end of the kernel before
     if (kernel == 1 && k.config.vec > 1 && (k.config.flat || (k.config.rank == 1 && !k.config.strided))) {

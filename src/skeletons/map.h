@@ -40,38 +40,35 @@ void map_simplify(map_shape *s);
  * What is chosen for a problem, as operators have it in their configs. Masks have a bit per operand; bit 0 is the first
  * input.
  */
-#define MAP_CONFIG(X, owner)                                                                                           \
-    X(owner, int, rank, "1", "", "dimensions of the simplified shape")                                                 \
-    X(owner, int, constant, "0", "", "mask of operands that are constant along the innermost one")                     \
-    X(owner, int, strided, "0", "", "mask of operands with gaps along it")                                             \
-    X(owner, int, crossed, "0", "", "mask of inputs that are contiguous along another one: tiles in shared memory")    \
-    X(owner, int, cross, "0", "", "number of that dimension")                                                          \
-    X(owner, int, cross_rows, "0", "0 16 32 64", "elements of a tile along it; 0: no input is crossed")                \
-    X(owner, bool, ragged, "0", "0 1",                                                                                 \
-      "crossed: rows of the others begin anywhere, all alike; vectors between boundaries")                             \
-    X(owner, bool, pairs, "0", "0 1", "of crossed inputs of 16 bits two elements along it are loaded at once")         \
-    X(owner, int, flat, "0", "",                                                                                       \
-      "mask of operands without gaps, whose vectors cross the ends of rows; 0: vectors lie in rows")                   \
-    X(owner, int, row_threads, "0", "0 16 32 128 256",                                                                 \
-      "threads that share a row that starts anywhere; 0: elements are numbered across rows")                           \
-    X(owner, int, cut, "0", "", "mask of inputs whose vectors are cut out of two: rows out of phase with the output")  \
-    X(owner, bool, wide, "0", "", "element numbers are 2^31 or more")                                                  \
-    X(owner, int, threads, "256", "128 256 512 1024", "threads of a CTA")                                              \
-    X(owner, int, vec, "4", "1 2 4 8 16", "elements that a thread takes side by side")                                 \
-    X(owner, int, steps, "4", "1 2 4 8", "vectors of a thread; a CTA takes one tile of them")                          \
-    X(owner, int, ctas_per_sm, "0", "0 2 3 4 5 6 8", "CTAs that must fit an SM: bounds registers; 0: any")             \
-    X(owner, int, prefetch, "0", "0 1 2",                                                                              \
-      "prefetch to L2 while the kernel before may still run: 1 tiles by bulk copies, 2 each thread what it will load") \
-    X(owner, quoted, expr, "", "?", "the function, where an operator has many")                                        \
-    X(owner, ckl_dtype, in0, "default", "", "types of the inputs; default: there is none")                             \
-    X(owner, ckl_dtype, in1, "default", "", "")                                                                        \
-    X(owner, ckl_dtype, in2, "default", "", "")                                                                        \
-    X(owner, ckl_dtype, in3, "default", "", "")                                                                        \
-    X(owner, ckl_dtype, out, "default", "", "type of the output")                                                      \
-    X(owner, ckl_dtype, compute, "f32", "f32 i32", "type of values")                                                   \
+#define MAP_CONFIG(X, owner)                                                                                          \
+    X(owner, int, rank, "1", "", "dimensions of the simplified shape")                                                \
+    X(owner, int, constant, "0", "", "mask of operands that are constant along the innermost one")                    \
+    X(owner, int, strided, "0", "", "mask of operands with gaps along it")                                            \
+    X(owner, int, crossed, "0", "", "mask of inputs that are contiguous along another one: tiles in shared memory")   \
+    X(owner, int, cross, "0", "", "number of that dimension")                                                         \
+    X(owner, int, cross_rows, "0", "0 16 32 64", "elements of a tile along it; 0: no input is crossed")               \
+    X(owner, bool, ragged, "0", "0 1",                                                                                \
+      "crossed: rows of the others begin anywhere, all alike; vectors between boundaries")                            \
+    X(owner, bool, pairs, "0", "0 1", "of crossed inputs of 16 bits two elements along it are loaded at once")        \
+    X(owner, int, flat, "0", "",                                                                                      \
+      "mask of operands without gaps, whose vectors cross the ends of rows; 0: vectors lie in rows")                  \
+    X(owner, int, row_threads, "0", "0 16 32 128 256",                                                                \
+      "threads that share a row that starts anywhere; 0: elements are numbered across rows")                          \
+    X(owner, int, cut, "0", "", "mask of inputs whose vectors are cut out of two: rows out of phase with the output") \
+    X(owner, bool, wide, "0", "", "element numbers are 2^31 or more")                                                 \
+    X(owner, int, threads, "256", "128 256 512 1024", "threads of a CTA")                                             \
+    X(owner, int, vec, "4", "1 2 4 8 16", "elements that a thread takes side by side")                                \
+    X(owner, int, steps, "4", "1 2 4 8", "vectors of a thread; a CTA takes one tile of them")                         \
+    X(owner, int, ctas_per_sm, "0", "0 2 3 4 5 6 8", "CTAs that must fit an SM: bounds registers; 0: any")            \
+    X(owner, bool, prefetch, "0", "0 1", "ask L2 for the inputs while the kernel before may still run")               \
+    X(owner, quoted, expr, "", "?", "the function, where an operator has many")                                       \
+    X(owner, ckl_dtype, in0, "default", "", "types of the inputs; default: there is none")                            \
+    X(owner, ckl_dtype, in1, "default", "", "")                                                                       \
+    X(owner, ckl_dtype, in2, "default", "", "")                                                                       \
+    X(owner, ckl_dtype, in3, "default", "", "")                                                                       \
+    X(owner, ckl_dtype, out, "default", "", "type of the output")                                                     \
+    X(owner, ckl_dtype, compute, "f32", "f32 i32", "type of values")                                                  \
     X(owner, int, scalars, "0", "", "mask of inputs that are numbers")
-
-enum { MAP_PREFETCH_STRETCHES = 1, MAP_PREFETCH_VECTORS = 2 };
 
 FIELD_STRUCT(map_config, MAP_CONFIG);
 
@@ -124,6 +121,9 @@ KERNEL_PARAMS(map, MAP_PARAMS);
  * each.
  */
 void map_coordinates(const map_values *p, int last, val n, val *at);
+
+/* Asks L2 for the inputs, where the config says so. */
+void map_prefetch(const map_kernel *k, const map_values *p);
 
 /*
  * The parameters of a launch over a simplified shape. pointers: of the inputs, then the output; scalars are read from

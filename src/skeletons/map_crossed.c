@@ -192,15 +192,6 @@ static void load_crossed(const map *m, int i, int height)
     }
 }
 
-static void prefetch_crossed(const map *m, int i)
-{
-    const int height = map_has_pairs(m->k, i) ? 2 : 1;
-    const crossed_share s = share_of(m, i, height);
-    IF(map_asks(m->k->config.cross_rows / height, height * map_element_bytes(m, i)))
-        for (int n = 0; n < s.count; n++)
-            prefetch_L2(map_address_of(m, i, s.p[n].at));
-}
-
 /* The vectors of a tile that a thread takes at once: rows of the tile `apart` from each other. */
 typedef struct tile_batch {
     int count;
@@ -208,8 +199,8 @@ typedef struct tile_batch {
     val *exists;
 } tile_batch;
 
-/* A thread's vectors from its number `first` on, but for crossed operands: loads them, or asks L2 for them. */
-static tile_batch load_batch(const map *m, val first, int count, int apart, int width, bool ask)
+/* Loads a thread's vectors from its number `first` on, but for crossed operands. */
+static tile_batch load_batch(const map *m, val first, int count, int apart, int width)
 {
     const int row_threads = MAP_CROSS_TILE / width;
     val row = convert(I32, thread_at(thread(), 1, row_threads, apart)),
@@ -220,11 +211,6 @@ static tile_batch load_batch(const map *m, val first, int count, int apart, int 
     row = add(row, mul(first, imm(apart)));
     for (int n = 0; n < count; n++) {
         const tile_place p = vector_place(m, add(row, imm(n * apart)), number, width);
-        if (ask) {
-            IF(logical_and(p.exists, map_asks(row_threads, width * map_widest_input(m))))
-                map_prefetch_unit(m, imm(0), p.at);
-            continue;
-        }
         b.all[n] = map_load_unit(m, imm(0), p.at, p.exists, width);
         b.all[n].row = p.row;
         b.all[n].column = p.column;
@@ -277,12 +263,6 @@ void map_crossed_tile(map *m, int kernel)
     if (kernel != 0 && map_margin(k) > 0) // tiles are counted with a margin: one may have no columns
         IF(le(m->tile.columns, imm(0)))
             exit_thread();
-    if (k->config.prefetch && kernel == 0) {
-        for (int i = 0; i < k->inputs; i++)
-            if (map_access_of(k, i) == CROSSED)
-                prefetch_crossed(m, i);
-        load_batch(m, imm(0), at_once, apart, width, true);
-    }
     launch_dependents();
     grid_wait();
     for (int i = 0; i < k->inputs; i++) {
@@ -291,7 +271,7 @@ void map_crossed_tile(map *m, int kernel)
         m->tile.offset[i] = smem_alloc("crossed", (int64_t)height * tile_pitch_bytes(m, i), 16);
         load_crossed(m, i, kernel == 0 && map_has_pairs(k, i) ? 2 : 1);
     }
-    const tile_batch first = load_batch(m, imm(0), at_once, apart, width, false);
+    const tile_batch first = load_batch(m, imm(0), at_once, apart, width);
     cta_sync();
     finish_batch(m, &first, width);
     if (m->tile.margin)
@@ -299,7 +279,7 @@ void map_crossed_tile(map *m, int kernel)
     if (rows >= height)
         return;
     LOOP_FROM(n, imm(1), div(add(min(m->tile.rows, imm(height)), imm(rows - 1)), imm(rows)), imm(1)) {
-        const tile_batch next = load_batch(m, mul(n, imm(at_once)), at_once, apart, width, false);
+        const tile_batch next = load_batch(m, mul(n, imm(at_once)), at_once, apart, width);
         finish_batch(m, &next, width);
     }
 }

@@ -1,8 +1,10 @@
 /* map_shape.c - the host's side of element-wise kernels: fewer dimensions, vectors, parameters. */
+#include <stdlib.h>
 #include <string.h>
 
 #include "plan/check.h"
 #include "skeletons/map_rows.h"
+#include "skeletons/prefetch.h"
 
 enum { VECTOR_BYTES = 16, THREADS_MIN = 128, STEPS_MAX = 16, STEPS_CHOSEN_MAX = 8, THREADS_RESIDENT_MAX = 1536 };
 
@@ -255,12 +257,6 @@ static int64_t widest_bytes(const map_kernel *k)
 enum { BOUNDED_INPUTS_MAX = 2, BOUNDED_STEPS_MAX = 2, THREADS_PER_SM = 1024, THREADS_PER_SM_MAX = 2048 };
 
 /*
- * Inputs to prefetch to L2: what memory brings while a launch begins. Of more, most CTAs come when the kernel before
- * has ended, and ask for what they load at once: gelu(x)*y of 104x51072 f16, 20 MB, takes 10.0 us with and 8.8 without.
- */
-enum { PREFETCHED_BYTES = 12 << 20 };
-
-/*
  * NOTE: of a few tiles of crossed operands. x+y of 197x69 f32 takes 5.8, 4.0 and 3.2 us by 128, 256 and 512 threads on
  * an H200, 49x155 f16 5.3, 3.8 and 3.1; 1024 are as fast as 512.
  */
@@ -307,25 +303,6 @@ static int steps_for(const map_kernel *k)
     return loads == 0 ? 4 : loads == 1 && !has_short_vectors(k) ? 1 : 2;
 }
 
-/* Bytes of one element of every input. */
-static int64_t input_bytes(const map_kernel *k)
-{
-    int64_t bytes = 0;
-    for (int i = 0; i < k->inputs; i++)
-        bytes += k->scalar[i] ? 0 : dtype_bytes(k->dtype[i]);
-    return bytes;
-}
-
-/* Is an input a row that comes again? Half of the tiles would have its end and its beginning. */
-static bool has_repeated_row(const map_kernel *k, const map_shape *s)
-{
-    bool repeated = false;
-    for (int i = 0; i < k->inputs; i++)
-        for (int d = 0; d < s->rank - 1; d++)
-            repeated |= !k->scalar[i] && s->stride[i][s->rank - 1] == 1 && s->stride[i][d] == 0;
-    return repeated;
-}
-
 /*
  * The longest vectors that lie in rows, or cross their ends, or begin at boundaries of crossed rows. `few`: each CTA
  * has a tile at once.
@@ -362,17 +339,17 @@ static void choose_tile(map_kernel *k, const map_shape *s, bool few, const ckl_d
         c->threads = (int)min_i64(c->threads, crossed_threads_max(c));
 }
 
-/*
- * By bulk copies, or by each thread where there are none: gelu(x+b) of 104x3584 f32, a row that comes again, 1.86 and
- * 1.74 us.
- */
-static int prefetch_for(const map_kernel *k, const map_shape *s, bool few)
+/* Do memory's bytes from the first element of each input to its last come while a launch begins? */
+static bool is_prefetched(const map_kernel *k, const map_shape *s)
 {
-    const map_config *c = &k->config;
-    const bool stretches = !c->row_threads && !c->crossed && c->vec * widest_bytes(k) == VECTOR_BYTES;
-    if (s->count * input_bytes(k) > PREFETCHED_BYTES || (c->crossed && !few))
-        return 0;
-    return stretches && !has_repeated_row(k, s) ? MAP_PREFETCH_STRETCHES : MAP_PREFETCH_VECTORS;
+    int64_t bytes = 0;
+    for (int i = 0; i < k->inputs; i++) {
+        int64_t reach = 1;
+        for (int d = 0; d < s->rank; d++)
+            reach = sum_i64(reach, product_i64(s->size[d] - 1, llabs(s->stride[i][d])));
+        bytes = sum_i64(bytes, k->scalar[i] ? 0 : product_i64(reach, dtype_bytes(k->dtype[i])));
+    }
+    return bytes <= PREFETCHED_BYTES;
 }
 
 map_config map_choose(map_kernel k, map_shape s, const ckl_device_info *device)
@@ -386,7 +363,7 @@ map_config map_choose(map_kernel k, map_shape s, const ckl_device_info *device)
     choose_vectors(&k, &s, few);
     choose_tile(&k, &s, few, device);
     map_rows_choose(&k, &s, device);
-    c->prefetch = prefetch_for(&k, &s, few);
+    c->prefetch = is_prefetched(&k, &s);
     const bool small = s.rank == 1 && c->prefetch, holds_many = c->row_threads && c->steps > BOUNDED_STEPS_MAX;
     c->ctas_per_sm = k.inputs <= BOUNDED_INPUTS_MAX && !small && !holds_many ? THREADS_PER_SM / c->threads : 0;
     c->wide = is_wide(&k, &s);
@@ -433,8 +410,6 @@ ckl_status map_admit(const char *what, map_kernel k, map_shape s, const ckl_devi
     if (c->ctas_per_sm < 0 || (int64_t)c->ctas_per_sm * c->threads > THREADS_RESIDENT_MAX)
         FAIL(CKL_INVALID, "%s: ctas_per_sm=%d of %d threads are not 0..%d threads", what, c->ctas_per_sm, c->threads,
              THREADS_RESIDENT_MAX);
-    if (c->prefetch < 0 || c->prefetch > MAP_PREFETCH_VECTORS)
-        FAIL(CKL_INVALID, "%s: prefetch=%d is not in 0..%d", what, c->prefetch, MAP_PREFETCH_VECTORS);
     if (!c->wide && is_wide(&k, &s))
         FAIL(CKL_INVALID, "%s: wide=0 cannot number %" PRId64 " elements", what, s.count);
     if (map_ctas(&k, &s) > INT32_MAX)

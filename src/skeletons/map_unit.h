@@ -39,9 +39,8 @@ typedef struct map_unit {
 
 map_access map_access_of(const map_kernel *k, int operand);
 
-/* Bytes of an operand's element; of that of the widest input. */
+/* Bytes of an operand's element. */
 int map_element_bytes(const map *m, int operand);
-int map_widest_input(const map *m);
 
 /* The address of an operand's element at these coordinates, and the vector from there on. */
 val map_address_of(const map *m, int operand, const val *at);
@@ -53,15 +52,6 @@ tensor map_vector_of(const map *m, int operand, const val *at, int width);
  */
 map_unit map_load_unit(const map *m, val number, const val *at, val exists, int width);
 void map_finish_unit(const map *m, const map_unit *u, int width);
-
-/* Asks L2 for what map_load_unit() loads; crossed operands come by tiles. */
-void map_prefetch_unit(const map *m, val number, const val *at);
-
-/*
- * Does this thread ask for a line of memory? Of `together` neighbours, whose elements of so many bytes may share one,
- * the first does.
- */
-val map_asks(int together, int bytes);
 
 /* map_crossed.c: the tile of a CTA; elements of a row of it, from `column` on. */
 void map_crossed_tile(map *m, int kernel);

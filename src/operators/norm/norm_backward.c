@@ -13,6 +13,7 @@
 #include "cute/kernel.h"
 #include "cute/vectors.h"
 #include "operators/norm/norm_config.h"
+#include "skeletons/prefetch.h"
 
 /* A span of a row of x and dy: n = (x - mean) * rstd, g = dy * gamma. The variables are the same for all spans. */
 typedef struct row {
@@ -247,6 +248,26 @@ static tensor zeros(const row *r)
     return rSum;
 }
 
+static void prefetch(const row *r)
+{
+    const norm_backward_values *o = &r->o;
+    const ckl_dtype dtype = r->cfg->dtype;
+    const val elements = add(mul(sub(o->rows, imm(1)), o->ldx), convert(I64, o->cols));
+    if (!r->cfg->prefetch)
+        return;
+    IF(eq(thread(), imm(0))) {
+        prefetch_share(o->x, elements, dtype);
+        prefetch_share(o->dy, elements, dtype);
+        if (r->cfg->residual)
+            prefetch_share(o->dsum, elements, dtype);
+        if (r->cfg->affine)
+            prefetch_share(o->gamma, o->cols, dtype);
+        if (r->cfg->centred)
+            prefetch_share(o->mean, o->rows, F32);
+        prefetch_share(o->rstd, o->rows, F32);
+    }
+}
+
 static void backward_rows(const norm_config *cfg, bool vectors)
 {
     row r = { .cfg = cfg,
@@ -259,6 +280,7 @@ static void backward_rows(const norm_config *cfg, bool vectors)
     const bool sums = cfg->affine && !cfg->tiled;
     if (sums && !takes_several(&r.split))
         r.exchange = norm_exchange_alloc(&r.split);
+    prefetch(&r);
     grid_wait(); // what is above overlaps the end of the kernel before
     if (sums) {
         r.rGamma = load_gamma(&r, &r.place);
@@ -454,6 +476,7 @@ static void backward_flow(const norm_config *cfg)
         .output = { r.o.dx, r.o.ldy }
     };
     min_ctas_per_sm(cfg->ctas_per_sm);
+    prefetch(&r);
     row_pipeline s = row_pipeline_begin(&split, &matrices, NORM_FLOW_VALUES, imm(0));
     s.long_visits = true;
     r.pipeline = &s;

@@ -2,6 +2,7 @@
 #include "base/math.h"
 #include "base/status.h"
 #include "operators/norm/norm_config.h"
+#include "skeletons/prefetch.h"
 #include "skeletons/residency.h"
 
 enum {
@@ -77,10 +78,13 @@ row_split norm_tiled_split(const norm_rows *d, const ckl_device_info *device, bo
 
 void norm_take_problem(const norm_rows *d, norm_config *c)
 {
+    const int inputs = 1 + (d->direction == CKL_DIRECTION_BACKWARD) + d->residual;
+    const int64_t elements = product_i64(d->rows, max_i64(d->ldx, d->cols));
     c->dtype = d->dtype;
     c->centred = d->centred;
     c->affine = d->affine;
     c->residual = d->residual;
+    c->prefetch = elements <= PREFETCHED_BYTES / (inputs * dtype_bytes(d->dtype));
 }
 
 /* Bytes of a row in registers; longer ones flow if they can. */

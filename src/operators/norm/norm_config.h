@@ -31,6 +31,7 @@ typedef struct norm_rows {
     X(owner, bool, centred, "0", "0 1", "layer norm; else RMS norm, which has neither mean nor beta")    \
     X(owner, bool, affine, "1", "0 1", "gamma, and beta where there is one")                             \
     X(owner, bool, residual, "0", "0 1", "a residual is added; backward: its gradient")                  \
+    X(owner, bool, prefetch, "0", "0 1", "ask L2 for the inputs while the kernel before may still run")  \
     X(owner, bool, tiled, "0", "0 1", "rows are read tile by tile in every pass, not kept in registers") \
     X(owner, int, ctas_per_sm, "0", "0 1 2 3 4 6 8", "CTAs for which an SM has registers; 0: no matter") \
     X(owner, bool, shared_weights, "0", "0 1",                                                           \

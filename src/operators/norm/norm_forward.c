@@ -4,6 +4,7 @@
  */
 #include "cute/kernel.h"
 #include "operators/norm/norm_config.h"
+#include "skeletons/prefetch.h"
 
 /* Vectors whose gamma and beta are loaded at once; out of phase each takes registers for two vectors. */
 enum { WRITE_STEPS = 4, WRITE_STEPS_RAGGED = 2 };
@@ -443,6 +444,24 @@ static void second_pass(row_pipeline *s, val number, void *user)
     row_pipeline_second_pass(s, number, write_chunk, f);
 }
 
+static void prefetch(const row *r)
+{
+    const norm_forward_values *o = &r->o;
+    const ckl_dtype dtype = r->cfg->dtype;
+    const val elements = add(mul(sub(o->rows, imm(1)), o->ldx), convert(I64, o->cols));
+    if (!r->cfg->prefetch)
+        return;
+    IF(eq(thread(), imm(0))) {
+        prefetch_share(o->x, elements, dtype);
+        if (r->cfg->residual)
+            prefetch_share(o->residual, elements, dtype);
+        if (r->cfg->affine)
+            prefetch_share(o->gamma, o->cols, dtype);
+        if (has_beta(r))
+            prefetch_share(o->beta, o->cols, dtype);
+    }
+}
+
 static void forward_flow(const norm_config *cfg)
 {
     row_pipeline_split split = row_pipeline_split_of(&cfg->split, &cfg->flow);
@@ -454,6 +473,7 @@ static void forward_flow(const norm_config *cfg)
                                              .inputs = { { r.o.x, r.o.ldx }, { r.o.residual, r.o.ldx } },
                                              .output = { r.o.y, r.o.ldy } };
     min_ctas_per_sm(cfg->ctas_per_sm);
+    prefetch(&r);
     row_pipeline s = row_pipeline_begin(&split, &matrices, NORM_FLOW_VALUES, r.o.counter);
     s.long_visits = true;
     flow f = { .reduced = r, .written = r };
@@ -517,6 +537,7 @@ void norm_forward(const void *config, int kernel)
     if (kernel == NORM_VECTORS)
         min_ctas_per_sm(cfg->ctas_per_sm); // rows that start anywhere take more registers
     make_variables(&r);
+    prefetch(&r);
     if (!cfg->shared_weights) // not for CTAs that stay: the next kernel's would crowd the SMs of the first to end
         launch_dependents();
     grid_wait(); // what is above overlaps the end of the kernel before

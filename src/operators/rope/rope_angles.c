@@ -3,6 +3,8 @@
 
 #include <math.h>
 
+#include "skeletons/prefetch.h"
+
 static const double TURN = 6.283185307179586; // 2 pi
 
 /* On the host */
@@ -39,6 +41,19 @@ rope_params rope_params_of(const ckl_rope_desc *d, const ckl_rope_args *args, in
 }
 
 /* In the kernel */
+
+void rope_prefetch(const rope_values *p, int head_dim, ckl_dtype dtype, ckl_dtype positions)
+{
+    IF(eq(thread(), imm(0))) {
+        for (int i = 0; i < 2; i++) {
+            val tokens = mul(sub(p->tokens, imm(1)), p->ldx[i]),
+                heads = mul(convert(I64, sub(p->heads[i], imm(1))), p->ldx_head[i]);
+            IF(ne(p->heads[i], imm(0)))
+                prefetch_share(p->x[i], add(add(tokens, heads), imm(head_dim)), dtype);
+        }
+        prefetch_share(p->positions, p->tokens, positions);
+    }
+}
 
 /* An f32 and what is missing from it: 48 bits. */
 typedef struct double_f32 {

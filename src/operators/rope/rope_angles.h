@@ -29,6 +29,9 @@ KERNEL_PARAMS(rope, ROPE_PARAMS);
 /* Of a launch whose lanes take `vec` pairs each. */
 rope_params rope_params_of(const ckl_rope_desc *d, const ckl_rope_args *args, int vec);
 
+/* Asks L2 for q, k and the positions: each CTA along x for a share. */
+void rope_prefetch(const rope_values *p, int head_dim, ckl_dtype dtype, ckl_dtype positions);
+
 /* The pairs of a lane: `vec` of `lanes` * vec pairs of a head, of elements of this type. */
 typedef struct rope_pairs {
     ckl_dtype dtype;

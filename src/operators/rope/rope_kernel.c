@@ -11,12 +11,14 @@
 
 #include "base/math.h"
 #include "skeletons/memory_cost.h"
+#include "skeletons/prefetch.h"
 
-#define ROPE_CONFIG(X, owner)                                                 \
-    ROPE_HEAD(X, owner)                                                       \
-    X(owner, int, vec, "8", "1 2 4 8", "pairs of a head that a thread takes") \
-    X(owner, int, heads, "4", "1 2 4 8", "heads that a thread holds at once") \
-    X(owner, int, threads, "256", "128 256 512", "threads of a CTA, or a few less")
+#define ROPE_CONFIG(X, owner)                                                       \
+    ROPE_HEAD(X, owner)                                                             \
+    X(owner, int, vec, "8", "1 2 4 8", "pairs of a head that a thread takes")       \
+    X(owner, int, heads, "4", "1 2 4 8", "heads that a thread holds at once")       \
+    X(owner, int, threads, "256", "128 256 512", "threads of a CTA, or a few less") \
+    X(owner, bool, prefetch, "0", "0 1", "ask L2 for q and k while the kernel before may still run")
 
 FIELD_STRUCT(rope_vector_config, ROPE_CONFIG);
 
@@ -190,6 +192,9 @@ static void rope(const rope_vector_config *cfg, rope_tile t, const rope_values *
         at.sine[j] = variable(F32, immf(0));
         at.cosine[j] = variable(F32, immf(1));
     }
+    if (cfg->prefetch)
+        IF(eq(cta_y(), imm(0)))
+            rope_prefetch(p, cfg->head_dim, cfg->dtype, cfg->positions);
     grid_wait();
     launch_dependents();
     at.position = rope_position(p, cfg->positions, token);
@@ -226,16 +231,28 @@ static int64_t groups_of(const ckl_rope_desc *d, const rope_vector_config *c)
     return ceil_div(d->heads, c->heads) + ceil_div(d->k_heads, c->heads);
 }
 
+static int64_t ctas_of(const ckl_rope_desc *d, const rope_vector_config *c)
+{
+    return ceil_div(d->tokens, tile_of(c, 0).tokens) * groups_of(d, c);
+}
+
+/* Few tokens have small CTAs of few heads, so that all SMs have some. */
 static ckl_status choose_vector(const void *desc, const ckl_device_info *device, void *config)
 {
+    enum { THREADS_MIN = 64 };
     const ckl_rope_desc *d = desc;
     const rope_head head = rope_head_of(d);
     rope_vector_config *c = config;
-    (void)device;
     memcpy(config, &head, sizeof head);
     c->vec = (int)min_i64(16 / (int64_t)ckl_dtype_bytes(d->dtype), power_of_two_in(lengths_of(d)));
     while (c->heads > 1 && c->heads / 2 >= max_i64(d->heads, d->k_heads))
         c->heads /= 2;
+    while (c->threads > THREADS_MIN && ctas_of(d, c) < device->sm_count)
+        c->threads /= 2;
+    while (c->heads > 1 && ctas_of(d, c) < device->sm_count)
+        c->heads /= 2;
+    const int64_t elements = product_i64(d->tokens, d->ldq + d->ldk);
+    c->prefetch = elements <= PREFETCHED_BYTES / (int64_t)ckl_dtype_bytes(d->dtype);
     return CKL_OK;
 }
 
@@ -251,7 +268,7 @@ static plan_cost cost_vector(const void *desc, const ckl_device_info *device, co
     const double held = 2.0 * t.vec * c->heads, slots = ceil((double)t.slots / t.lanes);
     const memory_work work = { .of = { .us = US + (has_rest(c) ? REST_US : 0), .wait_cycles = -1700, .bytes = 1.2 },
                                .bytes = 2.0 * (double)(d->tokens * heads) * (double)(d->head_dim * bytes),
-                               .ctas = ceil_div(d->tokens, t.tokens) * groups_of(d, c),
+                               .ctas = ctas_of(d, c),
                                .threads = t.lanes * t.tokens,
                                .registers = (int)held,
                                .lines = 2 * slots * memory_lines(held * (double)bytes, 128),

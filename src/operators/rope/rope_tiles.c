@@ -10,6 +10,7 @@
 #include "base/dtype.h"
 #include "base/math.h"
 #include "skeletons/memory_cost.h"
+#include "skeletons/prefetch.h"
 
 #define ROPE_TILES_CONFIG(X, owner)                                                                           \
     ROPE_HEAD(X, owner)                                                                                       \
@@ -21,7 +22,7 @@
     X(owner, int, k_abreast, "1", "1 2 4 8", "heads of k")                                                    \
     X(owner, int, kb, "1", "", "KB of a tile")                                                                \
     X(owner, int, threads, "256", "128 256 512", "threads of a CTA")                                          \
-    X(owner, bool, prefetch, "0", "0 1", "prefetch tiles to L2 while the kernel before may still run")
+    X(owner, bool, prefetch, "0", "0 1", "ask L2 for q and k while the kernel before may still run")
 
 FIELD_STRUCT(rope_tiles_config, ROPE_TILES_CONFIG);
 enum { BULK_BYTES = 16, TILE_BYTES_MAX = 72 << 10 }; // three CTAs an SM
@@ -110,16 +111,6 @@ static tensor bulk_of(const tile *t, val address, bool shared)
     return shared ? smem_view(address, t->cfg->dtype, all) : gmem_tensor(address, t->cfg->dtype, all);
 }
 
-/* Asks L2 for the tile and its positions, which are a line or two. */
-static void prefetch_tile(const tile *t)
-{
-    const val first = mul(t->first, imm(dtype_bytes(t->cfg->positions)));
-    IF(logical_and(eq(thread(), imm(0)), ne(t->copied, imm(0)))) {
-        bulk_prefetch(t->x, mul(t->copied, imm(dtype_bytes(t->cfg->dtype))));
-        prefetch_L2(add(t->p->positions, convert(U64, first)));
-    }
-}
-
 static void load_tile(const tile *t)
 {
     val bytes = mul(t->copied, imm(dtype_bytes(t->cfg->dtype)));
@@ -198,8 +189,8 @@ static void rope_tiles(const void *config, int kernel)
     launch_bounds(cfg->threads, RESIDENT_THREADS / cfg->threads);
     rope_values p = params_of(rope);
     tile t = tile_here(cfg, &p, kernel == 0);
-    if (cfg->prefetch && t.by_bulk)
-        prefetch_tile(&t);
+    if (cfg->prefetch)
+        rope_prefetch(&p, cfg->head_dim, cfg->dtype, cfg->positions);
     grid_wait();
     launch_dependents();
     load_tile(&t);
@@ -250,21 +241,31 @@ static int tokens_for(const ckl_rope_desc *d, const rope_tiles_config *c, int64_
     return (int)max_i64(unit, heads ? most / step * step : 0);
 }
 
-/* Heads side by side, so that all threads have work. */
+/*
+ * What a thread of a tile does, in heads: the angles of a token cost as much as ANGLE of them. Some tokens are side by
+ * side, and of each some heads.
+ */
+static int64_t turns_of(const rope_tiles_config *c, int64_t tokens, int64_t heads, int abreast)
+{
+    enum { ANGLE = 10 };
+    const int64_t side_by_side = c->threads / lanes_of(c) / abreast;
+    return ceil_div(tokens, side_by_side) * (ANGLE + ceil_div(heads, abreast));
+}
+
+/* Heads side by side that leave a thread the least. */
 static int abreast_for(const rope_tiles_config *c, int tokens, int64_t heads)
 {
-    int abreast = 1;
-    while (lanes_of(c) * abreast * tokens < c->threads && 2 * abreast <= heads &&
-           2 * abreast * lanes_of(c) <= c->threads)
-        abreast *= 2;
-    return abreast;
+    int best = 1;
+    for (int abreast = 2; abreast <= min_i64(heads, c->threads / lanes_of(c)); abreast *= 2)
+        if (turns_of(c, tokens, heads, abreast) < turns_of(c, tokens, heads, best))
+            best = abreast;
+    return best;
 }
 
 /*
  * NOTE: small tiles of short tokens are faster on an H200: 46848 tokens of one head of 488 bf16 27.4 us in tiles of 24
  * KB by 256 threads, 25.0 in 12 KB by 128; 32768 of two heads of 384 27.5 and 26.2, 56976 of ten of 64 37.5 and 36.9.
  */
-enum { PREFETCHED_BYTES = 24 << 20 }; // less than half of an H200's L2
 enum { TILE_BYTES = 24 << 10, SMALL_TILE_BYTES = 12 << 10, SMALL_TILE_THREADS = 128, SHORT_TOKENS = 7 };
 
 static ckl_status choose_tiles(const void *desc, const ckl_device_info *device, void *config)
@@ -300,22 +301,19 @@ static int64_t tiles_of(const ckl_rope_desc *d, const rope_tiles_config *c)
     return ceil_div(d->tokens, c->tokens) + (d->k_heads ? ceil_div(d->tokens, c->k_tokens) : 0);
 }
 
-/* Sine and cosine of a pair, and each element of the heads that share them. */
 static plan_cost cost_tiles(const void *desc, const ckl_device_info *device, const void *config)
 {
-    enum { ANGLE = 20, BYTES_A_CYCLE = 10 };
+    enum { BYTES_A_CYCLE = 10 };
     const ckl_rope_desc *d = desc;
     const rope_tiles_config *c = config;
     const double bytes = (double)bytes_of(c, d->tokens, d->heads + d->k_heads);
-    const double tokens = ceil((double)(c->tokens * lanes_of(c) * c->abreast) / c->threads);
-    const double heads = ceil((double)d->heads / c->abreast);
     const memory_work work = { .of = { .us = 0.45, .wait_cycles = -1700 },
                                .bytes = 2 * bytes,
                                .ctas = tiles_of(d, c),
                                .threads = c->threads,
                                .smem_bytes = (int64_t)c->kb << 10,
                                .wait_cycles = (double)(c->kb << 10) / BYTES_A_CYCLE,
-                               .elements = tokens * c->vec * (2 * heads + ANGLE),
+                               .elements = 2.0 * c->vec * (double)turns_of(c, c->tokens, d->heads, c->abreast),
                                .meets = true };
     return memory_cost(&work, device);
 }

@@ -1,0 +1,15 @@
+/* prefetch.c - whole 16 bytes by bulk copies. */
+#include "skeletons/prefetch.h"
+
+#include "cute/kernel.h"
+
+void prefetch_share(val pointer, val elements, ckl_dtype dtype)
+{
+    enum { BULK_BYTES = 16 };
+    const val mask = imm_as(U64, -BULK_BYTES), bytes = mul(convert(U64, elements), imm(dtype_bytes(dtype)));
+    val first = bit_and(add(pointer, imm(BULK_BYTES - 1)), mask), end = bit_and(add(pointer, bytes), mask);
+    val share = bit_and(add(div(convert(U32, bytes), grid_x()), imm(BULK_BYTES)), imm(-BULK_BYTES));
+    val from = add(first, mul(convert(U64, cta_x()), convert(U64, share)));
+    IF(lt(from, end))
+        bulk_prefetch(from, min(convert(U32, sub(end, from)), share));
+}

@@ -1,0 +1,17 @@
+/* prefetch.h - the inputs of small problems come to L2 while the kernel before may still run. */
+#pragma once
+
+#include "base/dtype.h"
+#include "ir/build.h"
+
+/*
+ * Of all inputs: what memory brings while a launch begins. Of more, most CTAs come when the kernel before has ended,
+ * and ask for what they load at once: gelu(x)*y of 104x51072 f16, 20 MB, takes 10.0 us with and 8.8 without.
+ */
+enum { PREFETCHED_BYTES = 12 << 20 };
+
+/*
+ * Asks L2 for elements that follow each other, a share of them by each CTA along x: no access, so the kernel before may
+ * still be writing them. For one thread of a CTA.
+ */
+void prefetch_share(val pointer, val elements, ckl_dtype dtype);
