@@ -174,7 +174,7 @@ static val turn_of(const backward_kernel *k, val block)
     val own = div(k->row, imm(rows));
     if (!k->form.left)
         return own;
-    val key = add(convert(I32, mul(block, imm(k->block))), k->p.first); // the first that the block sees
+    val key = sub(convert(I32, mul(block, imm(k->block))), k->s.last); // the first that the block sees
     return sub(own, div(convert(U32, max(key, imm_as(I32, 0))), imm(rows)));
 }
 
@@ -207,7 +207,7 @@ void attention_backward_add_queries(const backward_kernel *k)
     backward_walk w = attention_backward_begin(k);
     FOREVER {
         BREAK_IF(attention_backward_is_over(k, &w));
-        const backward_block block = { k->batch, attention_backward_head_of(k, w.head), k->y_at, w.block };
+        const backward_block block = { k->batch, attention_backward_head_of(k, w.head), k->s.kv_at, w.block };
         val number = attention_backward_block_number(&k->p, k->cfg, &block), own = turn_of(k, w.block);
         val turn = attention_backward_turn_of(&k->p, number);
         pipeline_wait_full(&k->sums, &at);
