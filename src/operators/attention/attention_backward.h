@@ -26,11 +26,13 @@ typedef struct backward_kernel {
     tensor sY1, sY2; // (BN,CHUNK,CHUNKS,STAGES)
     tensor sStats;   // (BN,STATS,STAGES)
     pipeline x, ring;
-    val row;         // the CTA's first
-    val head, batch; // of the rows
-    val x_at, y_at;  // where the sequences of X and Y begin, if ragged
-    val first, end;  // blocks
-    val heads;       // heads of Y for one of X
+    val row;             // the CTA's first
+    val head, batch;     // of the rows
+    attention_form seen; // the form as rows see blocks: of keys, left and right have changed places
+    sequence s;          // tokens of X in place of queries, and of Y in place of keys
+    tile_grid grid;      // of these
+    val first, end;      // blocks
+    val heads;           // heads of Y for one of X
 
     // where dQ comes with dK and dV (attention_backward_queries.c)
     bool with_queries;
@@ -78,8 +80,9 @@ typedef struct backward_stats {
 /* Sets the CTA's rows, head, batch and blocks; of a ragged problem also the sequence. The longest rows come first. */
 void attention_backward_find_place(backward_kernel *k);
 
-/* A consumer's first row. */
+/* A consumer's first row; its rows among those that see blocks. */
 val attention_backward_row_of(const backward_kernel *k, const backward_consumer *c);
+tile_rows attention_backward_rows_of(const backward_kernel *k, const backward_consumer *c);
 
 /* Head `i` among those of Y; the custom score in a step's head of Q. */
 val attention_backward_head_of(const backward_kernel *k, val i);

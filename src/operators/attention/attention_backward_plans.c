@@ -202,7 +202,7 @@ static workspace_layout workspace_of(const ckl_attention_desc *d, const attentio
         return w;
     w.sums = round_up(w.bytes, PLAN_WORKSPACE_ALIGNMENT);
     w.turns = sum_i64(w.sums, product_i64(blocks, attention_backward_sums_bytes(c)));
-    w.bytes = sum_i64(w.turns, c->ordered ? product_i64(blocks, 4) : 0);
+    w.bytes = sum_i64(w.turns, product_i64(blocks, 4));
     return w;
 }
 

@@ -5,8 +5,9 @@
  * Each consumer computes a tile of 64 rows of dQ^T: 64 of up to 128 elements for all queries of a block, or up to 64
  * elements for half of the queries. A warp has 16 rows; they lie in the workspace thread by thread, so all accesses are
  * contiguous, and only the last kernel needs to know the order. Warps whose rows are past the last element leave
- * nothing. A warp of the producer adds by TMA, in L2. Where sums are ordered it waits for its turn: CTAs add to a block
- * in the order of their keys. That is the order of the CTAs, so none waits for one that has not begun.
+ * nothing. A warp of the producer adds by TMA, in L2. The CTA of the earliest keys stores, the others add behind it: where
+ * sums are ordered each waits for its turn, in the order of their keys, else for that store alone. That is the order of
+ * the CTAs, so none waits for one that has not begun.
  */
 #include "cute/kernel.h"
 #include "operators/attention/attention_backward.h"
@@ -173,17 +174,13 @@ static val turn_of(const backward_kernel *k, val block)
     val own = div(k->row, imm(rows));
     if (!k->form.left)
         return own;
-    val key = add(convert(I32, mul(block, imm(k->block))), k->p.first); // the first that the block sees
+    val key = sub(convert(I32, mul(block, imm(k->block))), k->s.last); // the first that the block sees
     return sub(own, div(convert(U32, max(key, imm_as(I32, 0))), imm(rows)));
 }
 
-/* Adds to the sums of a block; where they are ordered, who comes first stores. */
+/* Adds to the sums of a block, to which the CTA of the earliest keys stores. */
 static void add_block(const backward_kernel *k, val row, val own)
 {
-    if (!k->cfg->ordered) {
-        tma_add(&k->tmaSums, k->sSums, row, imm(0));
-        return;
-    }
     IF(eq(own, imm(0)))
         tma_store(&k->tmaSums, k->sSums, row, imm(0));
     ELSE
@@ -192,30 +189,41 @@ static void add_block(const backward_kernel *k, val row, val own)
     }
 }
 
+/* May this CTA add, after `turns` others have? In any order it waits for none but the first one's store. */
+static val may_add(const backward_kernel *k, val turns, val own)
+{
+    return k->cfg->ordered ? eq(turns, own) : eq(min(turns, imm(1)), min(own, imm(1)));
+}
+
+static void pass_turn(val turn, val own)
+{
+    tma_store_wait(0);
+    store_release(U32, turn, add(own, imm(1)));
+}
+
 void attention_backward_add_queries(const backward_kernel *k)
 {
     pipeline_state at = consumer_state(&k->sums);
     backward_walk w = attention_backward_begin(k);
     FOREVER {
         BREAK_IF(attention_backward_is_over(k, &w));
-        const backward_block block = { k->batch, attention_backward_head_of(k, w.head), k->y_at, w.block };
+        const backward_block block = { k->batch, attention_backward_head_of(k, w.head), k->s.kv_at, w.block };
         val number = attention_backward_block_number(&k->p, k->cfg, &block), own = turn_of(k, w.block);
         val turn = attention_backward_turn_of(&k->p, number);
         pipeline_wait_full(&k->sums, &at);
-        if (k->cfg->ordered)
-            FOREVER {
-                BREAK_IF(eq(load_acquire(U32, turn), own));
-            }
+        FOREVER {
+            BREAK_IF(may_add(k, load_acquire(U32, turn), own));
+        }
         fence_proxy_async_gmem();
         add_block(k, mul(number, imm(rows_of_sums(k->cfg))), own);
         tma_store_commit();
         tma_store_wait_read(0);
         pipeline_release(&k->sums, at.stage);
         pipeline_advance(&at);
-        if (k->cfg->ordered) {
-            tma_store_wait(0);
-            store_release(U32, turn, add(own, imm(1)));
-        }
+        if (k->cfg->ordered)
+            pass_turn(turn, own);
+        else IF(eq(own, imm(0)))
+            pass_turn(turn, own);
         attention_backward_advance(k, &w);
     }
     tma_store_wait(0);
@@ -249,29 +257,23 @@ static dq_place place_of_dq(const attention_values *p, const attention_sm90_back
     return x;
 }
 
-/*
- * The sums of a consumer, each thread's vectors as it left them. Where sums are not ordered no CTA is the first, so
- * they must be zeroed for the next run; else blocks that no CTA has added to are left out.
- */
+/* The sums of a consumer, each thread's vectors as it left them; of a block that no CTA has added to, zeros. */
 static tensor take_sums(const attention_values *p, const attention_sm90_backward_config *cfg, const tiled_mma *mma,
                         const dq_place *x)
 {
     val number = x->number, index = x->index;
     const int queries = dq_columns_of(cfg).used;
-    tensor acc = fragment_C(mma, ROWS, queries), zeros = fragment(F32, compact(leaf(QUAD)));
+    tensor acc = fragment_C(mma, ROWS, queries);
     tensor gBlock = gmem_tensor(p->sums, F32, layout_of_sums(cfg));
     gBlock.address = add(gBlock.address, mul(convert(U64, number), imm_as(U64, attention_backward_sums_bytes(cfg))));
     tensor gVectors = slice(gBlock, _, lane(), _, warp(), index); // (QUAD,VECTORS)
     val turn = attention_backward_turn_of(p, number);
     val is_there = logical_and(has_rows(cfg, index, warp()), x->exists);
     fill(acc, immf(0));
-    fill(zeros, immf(0));
-    IF(cfg->ordered ? logical_and(is_there, ne(load_relaxed(U32, turn), imm(0))) : is_there) {
+    IF(logical_and(is_there, ne(load_relaxed(U32, turn), imm(0)))) {
         for (int i = 0; i < queries / 8; i++) {
             tensor some = fragment(F32, compact(leaf(QUAD)));
             copy(slice(gVectors, _, i), some, 16);
-            if (!cfg->ordered)
-                copy(zeros, slice(gVectors, _, i), 16);
             for (int v = 0; v < QUAD; v++)
                 set(acc, i * QUAD + v, mul(at(some, v), p->scale));
         }

@@ -114,7 +114,7 @@ static void store_stats(const attention_values *p, const attention_sm90_backward
         tensor gStats = slice(attention_backward_all_stats(p, convert(I64, p->stats_rows)), x->token, _, x->head);
         set(gStats, 0, offset); // (STATS)
         set(gStats, 1, delta);
-        if (attention_backward_sums_queries(cfg) && cfg->ordered)
+        if (attention_backward_sums_queries(cfg))
             IF(x->exists)
                 clear_turn(p, cfg, x);
     }

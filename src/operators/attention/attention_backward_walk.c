@@ -2,49 +2,35 @@
 #include "cute/kernel.h"
 #include "operators/attention/attention_backward.h"
 
-/* Tokens of X, which a CTA's rows are of, and of Y, which blocks are of. */
-static val tokens_of_x(const backward_kernel *k)
+/* What rows see, as if they were queries: key j is seen by the queries from j - last to j - first. */
+static void find_sequence(backward_kernel *k)
 {
-    return k->of_keys ? k->p.kv : k->p.q;
+    const sequence s = attention_sequence_of(&k->form, &k->p, k->batch);
+    k->s = s;
+    k->seen = k->form;
+    if (k->of_keys) {
+        const val zero = imm_as(I32, 0);
+        k->s = (sequence){ s.kv, s.q, sub(zero, s.last), sub(zero, s.first), s.kv_at, s.q_at };
+        k->seen.left = k->form.right;
+        k->seen.right = k->form.left;
+    }
+    k->grid = (tile_grid){ &k->seen, &k->p, ROWS, k->block };
 }
 
-static val tokens_of_y(const backward_kernel *k)
-{
-    return k->of_keys ? k->p.q : k->p.kv;
-}
-
-/* The range of blocks of Y that some of the CTA's rows see; empty where first = end. */
+/* The range of blocks that some of the CTA's rows see; empty where first = end, as for rows past the last one. */
 static void find_blocks(backward_kernel *k)
 {
-    const attention_values *p = &k->p;
+    const sequence *s = &k->s;
     const int block = k->block, rows = k->cfg->consumers * ROWS;
-    val row = convert(I32, k->row), last_row = add(row, imm(rows - 1)), tokens = convert(I32, tokens_of_y(k));
-    val begin = imm_as(I32, 0), end = tokens;
-    if (k->form.right && k->of_keys)
-        begin = max(sub(row, p->last), begin);
-    if (k->form.left && k->of_keys)
-        end = min(add(sub(last_row, p->first), imm(1)), end);
-    if (k->form.left && !k->of_keys)
-        begin = max(add(row, p->first), begin);
-    if (k->form.right && !k->of_keys)
-        end = min(add(add(last_row, p->last), imm(1)), end);
+    val row = convert(I32, k->row), begin = imm_as(I32, 0), end = convert(I32, s->kv);
+    if (k->seen.left)
+        begin = max(add(row, s->first), begin);
+    if (k->seen.right)
+        end = min(add(add(row, imm(rows)), s->last), end);
     k->first = div(convert(U32, begin), imm(block));
     if (k->form.ragged)
-        end = select(lt(k->row, tokens_of_x(k)), end, imm_as(I32, 0));
+        end = select(lt(k->row, s->q), end, imm_as(I32, 0));
     k->end = max(div(add(convert(U32, max(end, imm_as(I32, 0))), imm(block - 1)), imm(block)), k->first);
-}
-
-/* Makes the sequence the problem: its lengths and its diagonal. Rows past its end have no blocks. */
-static void enter_sequence(backward_kernel *k)
-{
-    attention_values *p = &k->p;
-    const sequence s = attention_sequence_of(&k->form, p, k->batch);
-    p->q = s.q;
-    p->kv = s.kv;
-    p->first = s.first;
-    p->last = s.last;
-    k->x_at = k->of_keys ? s.kv_at : s.q_at;
-    k->y_at = k->of_keys ? s.q_at : s.kv_at;
 }
 
 /* The longest rows first where they differ, in heads whose Y fits L2. */
@@ -54,7 +40,7 @@ void attention_backward_find_place(backward_kernel *k)
     const int rows = k->cfg->consumers * ROWS;
     val kv_heads = div(p->heads, p->group), all = k->of_keys ? div(p->all_heads, p->group) : p->all_heads;
     val section = k->of_keys ? max(div(p->section, p->group), imm_as(U32, 1)) : p->section, number = cta_x();
-    val tiles = div(add(tokens_of_x(k), imm(rows - 1)), imm(rows)), of_section = mul(tiles, section);
+    val tiles = div(add(k->of_keys ? p->kv : p->q, imm(rows - 1)), imm(rows)), of_section = mul(tiles, section);
     val first = mul(div(number, of_section), section), r = rem(number, of_section);
     val heads = min(section, sub(all, first)), m = div(r, heads), head = add(first, rem(r, heads));
     if (k->form.right && !k->of_keys)
@@ -63,14 +49,18 @@ void attention_backward_find_place(backward_kernel *k)
     k->head = rem(head, k->of_keys ? kv_heads : p->heads);
     k->batch = div(head, k->of_keys ? kv_heads : p->heads);
     k->heads = k->of_keys ? p->group : imm_as(U32, 1);
-    if (k->form.ragged)
-        enter_sequence(k);
+    find_sequence(k);
     find_blocks(k);
 }
 
 val attention_backward_row_of(const backward_kernel *k, const backward_consumer *c)
 {
     return add(k->row, mul(c->index, imm(ROWS)));
+}
+
+tile_rows attention_backward_rows_of(const backward_kernel *k, const backward_consumer *c)
+{
+    return (tile_rows){ &k->grid, &k->s, &c->scores_mma, attention_backward_row_of(k, c), warpgroup_thread(), ROWS };
 }
 
 val attention_backward_head_of(const backward_kernel *k, val i)
@@ -81,13 +71,13 @@ val attention_backward_head_of(const backward_kernel *k, val i)
 tile_box attention_backward_box_of_x(const backward_kernel *k, val row)
 {
     const tile_place at = { k->head, k->batch };
-    return attention_box_of(k->form.ragged, k->x_at, tokens_of_x(k), row, &at);
+    return attention_box_of(k->form.ragged, k->s.q_at, k->s.q, row, &at);
 }
 
 tile_box attention_backward_box_of_y(const backward_kernel *k, const backward_walk *w)
 {
     const tile_place at = { attention_backward_head_of(k, w->head), k->batch };
-    return attention_box_of(k->form.ragged, k->y_at, tokens_of_y(k), mul(w->block, imm(k->block)), &at);
+    return attention_box_of(k->form.ragged, k->s.kv_at, k->s.kv, mul(w->block, imm(k->block)), &at);
 }
 
 custom_score attention_backward_custom_of(const backward_kernel *k, const backward_walk *w)
@@ -121,8 +111,8 @@ static val kind_of(const void *of, val number)
     const backward_kernel *k = ((const window_of *)of)->k;
     const backward_walk *w = ((const window_of *)of)->w;
     val n = add(w->base, convert(U32, number)), block = min(n, sub(k->end, imm(1)));
-    const token_range of_x = { k->row, tokens_of_x(k), k->cfg->consumers * ROWS };
-    const token_range of_y = { mul(block, imm(k->block)), tokens_of_y(k), k->block };
+    const token_range of_x = { k->row, k->s.q, k->cfg->consumers * ROWS };
+    const token_range of_y = { mul(block, imm(k->block)), k->s.kv, k->block };
     const custom_score custom = attention_backward_custom_of(k, w);
     val kind =
         k->of_keys ? attention_custom_block(&custom, &of_y, &of_x) : attention_custom_block(&custom, &of_x, &of_y);

@@ -19,52 +19,20 @@ bool attention_backward_has_bends(const backward_kernel *k)
     return k->with_d1 && (k->form.softcap || attention_score_bends(k->form.score));
 }
 
-/* Masks */
-
-/* Hides keys past the last one, and keys that a row does not see. */
-static void hide_keys(const backward_kernel *k, backward_consumer *c, val block)
-{
-    const tile_grid grid = { &k->form, &k->p, ROWS, k->block };
-    const sequence own = { .q = k->p.q, .kv = k->p.kv, .first = k->p.first, .last = k->p.last };
-    const tile_rows rows = { &grid, &own, &c->scores_mma, attention_backward_row_of(k, c), warpgroup_thread(), ROWS };
-    IF(attention_block_is_cut(&rows, block))
-        attention_mask_block(&rows, block, c->scores);
-}
-
 /*
- * Hides queries that do not see a row's key. Queries past the last one have no weights anyway. Keys past the last one
- * are rows that nobody stores, but they must not reach dQ.
+ * Hides what rows do not see. Queries past the last one have no weights anyway. Keys past the last one are rows that
+ * nobody stores, but they must not reach dQ.
  */
-static void hide_queries(const backward_kernel *k, backward_consumer *c, val block)
+static void hide(const backward_kernel *k, backward_consumer *c, val block)
 {
-    const attention_values *p = &k->p;
-    val row = convert(I32, attention_backward_row_of(k, c)), end = add(row, imm(ROWS - 1));
-    val first = convert(I32, mul(block, imm(k->block))), cut = no();
-    if (!k->form.right && !k->form.left && !k->with_queries)
-        return;
-    if (k->form.right) // the first query does not see the last key
-        cut = lt(add(first, p->last), end);
-    if (k->form.left) { // the last query does not see the first key
-        val late = lt(row, add(add(first, imm(k->block - 1)), p->first));
-        cut = logical_or(cut, late);
-    }
+    const tile_rows rows = attention_backward_rows_of(k, c);
+    if (!k->of_keys || k->seen.left || k->seen.right)
+        IF(attention_block_is_cut(&rows, block))
+            attention_mask_block(&rows, block, c->scores);
     if (k->with_queries)
-        cut = logical_or(cut, ge(end, convert(I32, p->kv)));
-    IF(cut) {
-        tensor cS = partition_C(&c->scores_mma, identity_tensor(shape(ROWS, k->block)), warpgroup_thread());
-        val begins[ONLINE_ROWS_MAX], ends[ONLINE_ROWS_MAX], from = add(first, convert(I32, coordinate(cS, 1, 0)));
-        for (int i = 0; i < attention_online_row_count(c->scores); i++) {
-            val key = add(row, convert(I32, coordinate(cS, 0, attention_online_row_value(c->scores, i))));
-            begins[i] = k->form.right ? sub(sub(key, p->last), from) : imm_as(I32, 0);
-            ends[i] = k->form.left ? sub(sub(key, p->first), from) : imm_as(I32, k->block);
-            if (k->with_queries)
-                begins[i] = select(lt(key, convert(I32, p->kv)), begins[i], imm_as(I32, k->block));
-        }
-        attention_mask_scores(c->scores, coordinate_distances(cS, 1), begins, ends);
-    }
+        IF(lt(k->s.q, add(rows.row, imm(ROWS))))
+            attention_mask_rows(&rows, c->scores);
 }
-
-/* Weights */
 
 /* Value i of a thread's scores is in this one of its columns: pairs of them come row by row. */
 static int64_t column_of(int64_t i)
@@ -94,10 +62,9 @@ static val stat_of(const backward_stats *s, const backward_consumer *c, int64_t 
 
 void attention_backward_load_row_stats(const backward_kernel *k, backward_consumer *c)
 {
-    tensor cS = partition_C(&c->scores_mma, identity_tensor(shape(ROWS, k->block)), warpgroup_thread());
     tensor gStats = attention_backward_stats_of(k, k->head); // (ROWS_OF_STATS,STATS)
     for (int i = 0; i < 2; i++) {
-        val row = add(attention_backward_row_of(k, c), coordinate(cS, 0, attention_online_row_value(c->scores, i)));
+        val row = add(attention_backward_row_of(k, c), coordinate(c->cS, 0, attention_online_row_value(c->scores, i)));
         row = min(row, sub(k->p.stats_rows, imm(1)));
         c->offset[i] = at(gStats, row, 0);
         c->delta[i] = at(gStats, row, 1);
@@ -116,21 +83,17 @@ static void cap(const backward_kernel *k, backward_consumer *c)
 
 static block_scores pairs_of(const backward_kernel *k, const backward_consumer *c, const backward_walk *w)
 {
-    block_scores p = { .of_keys = k->of_keys, .scores = c->scores, .distances = coordinate_distances(c->cS, 1) };
-    p.first = convert(I32, add(mul(w->block, imm(k->block)), coordinate(c->cS, 1, 0)));
-    for (int i = 0; i < 2; i++) {
-        const val row = coordinate(c->cS, 0, attention_online_row_value(c->scores, i));
-        p.rows[i] = convert(I32, add(attention_backward_row_of(k, c), row));
-    }
-    return p;
+    const tile_rows rows = attention_backward_rows_of(k, c);
+    block_scores pairs = attention_block_scores_of(NULL, &rows, w->block, c->scores);
+    pairs.of_keys = k->of_keys;
+    return pairs;
 }
 
 static void mask_pairs(const backward_kernel *k, backward_consumer *c, const backward_walk *w)
 {
     const block_scores all = pairs_of(k, c, w);
     const val head = k->of_keys ? attention_backward_head_of(k, w->head) : k->head;
-    const tile_grid grid = { .form = &k->form, .p = &k->p };
-    const score_mask mask = attention_score_mask_of(&grid, add(mul(k->batch, k->p.heads), head));
+    const score_mask mask = attention_score_mask_of(&k->grid, add(mul(k->batch, k->p.heads), head));
     attention_mask_block_scores(&all, &mask, k->p.q, k->p.kv);
 }
 
@@ -175,10 +138,7 @@ void attention_backward_weigh(const backward_kernel *k, backward_consumer *c, co
                               const backward_walk *w)
 {
     score_block(k, c, w);
-    if (k->of_keys)
-        hide_queries(k, c, w->block);
-    else
-        hide_keys(k, c, w->block);
+    hide(k, c, w->block);
     UNROLL(i, static_size(c->scores.layout)) {
         val x = at(c->scores, i);
         assign(x, exp2_ftz(fma(x, k->p.exponent, stat_of(offset, c, i))));

@@ -1,133 +1,172 @@
 /* attention_naive.c - one thread computes one row of O: the definition on the GPU, for any sizes and strides. */
+#include "operators/attention/attention_naive.h"
+
 #include "cute/kernel.h"
-#include "operators/attention/attention_score.h"
-#include "operators/attention/attention_tile.h"
 
 enum { COLUMNS = 32 }; // of O that a thread holds at once
 
-/* A thread's row. */
-typedef struct row_of_o {
-    tensor gQ, gO;   // (D), (DV)
-    tensor gK, gV;   // (KV,D), (KV,DV) of its head
-    score_mask mask; // (KV)
-    tensor gLse;     // (1)
-    val first, end;  // keys that it sees
-    custom_score custom;
-    val query;    // i32
-    val max, sum; // of the scores; of 2^(exponent * (score - max))
-} row_of_o;
+/* What gradients have, too */
 
-static row_of_o row_at(const attention_form *form, const attention_values *p, val row)
+naive_problem attention_naive_problem(const attention_form *form)
 {
-    val q = convert(I64, p->q), i = rem(row, q), every = div(row, q);
-    val head = rem(every, convert(I64, p->heads)), batch = div(every, convert(I64, p->heads)), kv = convert(I64, p->kv);
-    val kv_head = div(head, convert(I64, p->group)), from = imm64(0);
-    sequence s = attention_sequence_of(form, p, batch);
-    val first = add(i, convert(I64, s.first)), last = add(i, convert(I64, s.last)), queries = q;
-    tensor gK = slice(attention_tensor_of(form, p, ATTENTION_K, p->x), batch, kv_head, _, _);
-    tensor gV = slice(attention_tensor_of(form, p, ATTENTION_V, p->x), batch, kv_head, _, _);
-    if (form->ragged) {
-        IF(ge(i, convert(I64, s.q)))
-            exit_thread();
-        gK = slice(attention_tensor_of(form, p, ATTENTION_K, p->x), 0, kv_head, _, _);
-        gV = slice(attention_tensor_of(form, p, ATTENTION_V, p->x), 0, kv_head, _, _);
-        gK.address = tensor_address(gK, coord(s.kv_at, 0));
-        gV.address = tensor_address(gV, coord(s.kv_at, 0));
-        kv = convert(I64, s.kv);
-        i = add(i, convert(I64, s.q_at));
-        batch = from;
-        queries = convert(I64, p->q_total);
+    naive_problem g = { .form = form, .p = params_of(attention) };
+    const attention_values *p = &g.p;
+    g.q = convert(I64, p->q);
+    g.kv = convert(I64, p->kv);
+    g.heads = convert(I64, p->heads);
+    for (int i = 0; i < ATTENTION_TENSORS; i++) {
+        g.gX[i] = attention_tensor_of(form, p, i, p->x);
+        g.gGradient[i] = attention_tensor_of(form, p, i, p->grad);
     }
-    layout logarithms = make_layout(shape(p->all_heads, p->heads, queries),
-                                    stride(mul(convert(I64, p->heads), queries), queries, 1)); // (BATCH,HEADS,Q)
-    return (row_of_o){
-        .gQ = slice(attention_tensor_of(form, p, ATTENTION_Q, p->x), batch, head, i, _),
-        .gO = slice(attention_tensor_of(form, p, ATTENTION_O, p->x), batch, head, i, _),
-        .gK = gK,
-        .gV = gV,
-        .gLse = gmem_tensor(tensor_address(gmem_tensor(p->lse, F32, logarithms), coord(batch, head, i)), F32,
-                            compact(leaf(1))),
-        .mask = { slice(attention_mask_of(form, p), batch, head, i, _), p->unit },
-        .custom = attention_custom_score_of(form, p, convert(U32, every)),
-        .query = convert(I32, rem(row, q)),
-        .first = form->left ? max(first, imm64(0)) : imm64(0),
-        .end = form->right ? min(max(add(last, imm64(1)), imm64(0)), kv) : kv,
-        .max = variable(F32, immf(ATTENTION_FLOOR)),
-        .sum = variable(F32, immf(0)),
-    };
+    g.mask = (score_mask){ attention_mask_of(form, p), p->unit };
+    val rows = form->ragged ? convert(I64, p->q_total) : g.q;
+    g.gLse =
+        gmem_tensor(p->lse, F32, make_layout(shape(p->all_heads, p->heads, rows), stride(mul(g.heads, rows), rows, 1)));
+    return g;
 }
 
-static val score(const attention_form *form, const attention_values *p, const row_of_o *r, val j)
+/* The problem of one sequence, as if it were the only batch. */
+static naive_problem of_sequence(const naive_problem *all, val number)
+{
+    naive_problem g = *all;
+    const sequence s = attention_sequence_of(g.form, &g.p, number);
+    for (int i = 0; i < ATTENTION_TENSORS; i++) {
+        const val begin = i == ATTENTION_K || i == ATTENTION_V ? s.kv_at : s.q_at;
+        g.gX[i].address = tensor_address(g.gX[i], coord(0, 0, begin, 0));
+        g.gGradient[i].address = tensor_address(g.gGradient[i], coord(0, 0, begin, 0));
+    }
+    g.gLse.address = tensor_address(g.gLse, coord(0, 0, s.q_at));
+    g.q = convert(I64, s.q);
+    g.kv = convert(I64, s.kv);
+    g.p.first = s.first;
+    g.p.last = s.last;
+    g.sequence = number;
+    return g;
+}
+
+void attention_naive_at(const naive_problem *all, val row, bool is_key, naive_of_token *of_token)
+{
+    val tokens = is_key ? all->kv : all->q, token = rem(row, tokens), every = div(row, tokens);
+    val heads = is_key ? div(all->heads, convert(I64, all->p.group)) : all->heads;
+    val head = rem(every, heads), batch = div(every, heads);
+    if (!all->form->ragged) {
+        of_token(all, batch, head, token);
+        return;
+    }
+    const naive_problem g = of_sequence(all, batch);
+    IF(lt(token, is_key ? g.kv : g.q))
+        of_token(&g, imm64(0), head, token);
+}
+
+naive_keys attention_naive_keys_of(const naive_problem *g, val query)
+{
+    val zero = imm64(0), first = add(query, convert(I64, g->p.first)), last = add(query, convert(I64, g->p.last));
+    return (naive_keys){ g->form->left ? max(first, zero) : zero,
+                         g->form->right ? min(max(add(last, imm64(1)), zero), g->kv) : g->kv };
+}
+
+val attention_naive_dot(tensor gX, tensor gY, int count)
 {
     val sum = variable(F32, immf(0));
-    LOOP(l, imm(form->d))
-        assign(sum, fma(at_f32(r->gQ, l), at_f32(r->gK, j, l), sum));
-    val x = form->softcap ? tanh_f32(mul(sum, p->factor)) : sum;
+    LOOP(l, imm(count))
+        assign(sum, fma(at_f32(gX, l), at_f32(gY, l), sum));
+    return sum;
+}
+
+naive_head attention_naive_head_of(const naive_problem *g, val batch, val head)
+{
+    const val of_all = add(mul(g->form->ragged ? g->sequence : batch, g->heads), head);
+    return (naive_head){ batch, head, div(head, convert(I64, g->p.group)),
+                         attention_custom_score_of(g->form, &g->p, convert(U32, of_all)) };
+}
+
+naive_score attention_naive_score(const naive_problem *g, const naive_head *h, val i, val j)
+{
+    const attention_form *form = g->form;
+    naive_score s = { .capped = attention_naive_dot(slice(g->gX[ATTENTION_Q], h->batch, h->head, i, _),
+                                                    slice(g->gX[ATTENTION_K], h->batch, h->kv_head, j, _), form->d) };
+    if (form->softcap)
+        s.capped = tanh_f32(mul(s.capped, g->p.factor));
+    s.score = s.masked = s.capped;
     if (form->mask)
-        x = attention_masked_score(&r->mask, x, at(r->mask.gM, j));
-    return r->custom.how ? attention_custom_value(&r->custom, x, r->query, convert(I32, j)) : x;
+        s.score = s.masked = attention_masked_score(&g->mask, s.capped, at(g->mask.gM, h->batch, h->head, i, j));
+    if (h->custom.how)
+        s.score = attention_custom_value(&h->custom, s.masked, convert(I32, i), convert(I32, j));
+    return s;
 }
 
-static val power(const attention_values *p, val difference)
+/* A row of O */
+
+typedef struct row_of_o {
+    naive_head of;
+    val query;
+    naive_keys keys; // that it sees
+    val max, sum;    // of the scores; of 2^(exponent * (score - max))
+} row_of_o;
+
+static val score(const naive_problem *g, const row_of_o *r, val j)
 {
-    return exp2(mul(difference, p->exponent));
+    return attention_naive_score(g, &r->of, r->query, j).score;
 }
 
-/* The maximum of the scores and the sum of their exponentials, in one pass. */
-static void find_sum(const attention_form *form, const attention_values *p, const row_of_o *r)
+static val power(const naive_problem *g, val difference)
 {
-    LOOP_FROM(j, r->first, r->end, imm64(1)) {
-        val s = score(form, p, r, j), larger = max(r->max, s);
-        assign(r->sum, fma(r->sum, power(p, sub(r->max, larger)), power(p, sub(s, larger))));
-        assign(r->max, larger);
-    }
+    return exp2(mul(difference, g->p.exponent));
 }
 
-/* Adds the head's sink, as the score of one more key, to max and sum. */
-static void add_sink(const attention_values *p, const row_of_o *r, val head)
+static void add_score(const naive_problem *g, const row_of_o *r, val s)
 {
-    tensor gSinks = gmem_vector(p->sinks, F32, p->heads); // (HEADS)
-    val sink = div(mul(at(gSinks, head), immf(M_LOG2E)), p->exponent), larger = max(r->max, sink);
-    assign(r->sum, fma(r->sum, power(p, sub(r->max, larger)), power(p, sub(sink, larger))));
+    val larger = max(r->max, s);
+    assign(r->sum, fma(r->sum, power(g, sub(r->max, larger)), power(g, sub(s, larger))));
     assign(r->max, larger);
 }
 
 /* Columns first .. first+count-1 of O. */
-static void weigh_values(const attention_form *form, const attention_values *p, const row_of_o *r, int first, int count)
+static void weigh_values(const naive_problem *g, const row_of_o *r, int first, int count)
 {
-    tensor rO = fragment(F32, compact(leaf(count))); // (COUNT)
+    tensor rO = fragment(F32, compact(leaf(count))),
+           gO = slice(g->gX[ATTENTION_O], r->of.batch, r->of.head, r->query, _);
+    tensor gV = slice(g->gX[ATTENTION_V], r->of.batch, r->of.kv_head, _, _); // (KV,DV)
     fill(rO, immf(0));
-    LOOP_FROM(j, r->first, r->end, imm64(1)) {
-        val weight = power(p, sub(score(form, p, r, j), r->max));
+    LOOP_FROM(j, r->keys.first, r->keys.end, imm64(1)) {
+        val weight = power(g, sub(score(g, r, j), r->max));
         for (int c = 0; c < count; c++)
-            set(rO, c, fma(weight, at_f32(r->gV, j, first + c), at(rO, c)));
+            set(rO, c, fma(weight, at_f32(gV, j, first + c), at(rO, c)));
     }
     val inverse = select(eq(r->sum, immf(0)), immf(0), div(immf(1), r->sum));
     for (int c = 0; c < count; c++)
-        set(r->gO, first + c, convert(form->dtype, mul(at(rO, c), inverse)));
+        set(gO, first + c, convert(g->form->dtype, mul(at(rO, c), inverse)));
+}
+
+static void of_query(const naive_problem *g, val batch, val head, val i)
+{
+    const attention_form *form = g->form;
+    const row_of_o r = { .of = attention_naive_head_of(g, batch, head),
+                         .query = i,
+                         .keys = attention_naive_keys_of(g, i),
+                         .max = variable(F32, immf(ATTENTION_FLOOR)),
+                         .sum = variable(F32, immf(0)) };
+    LOOP_FROM(j, r.keys.first, r.keys.end, imm64(1))
+        add_score(g, &r, score(g, &r, j));
+    if (form->sinks) // the score of one more key
+        add_score(g, &r, div(mul(at(gmem_vector(g->p.sinks, F32, g->heads), head), immf(M_LOG2E)), g->p.exponent));
+    for (int first = 0; first < form->dv; first += COLUMNS)
+        weigh_values(g, &r, first, form->dv - first < COLUMNS ? form->dv - first : COLUMNS);
+    if (form->lse) {
+        val logarithm = fma(r.max, mul(g->p.exponent, immf(M_LN2)), log_f32(r.sum));
+        set(g->gLse, coord(batch, head, i), select(eq(r.sum, immf(0)), immf(-INFINITY), logarithm));
+    }
 }
 
 void attention_naive(const void *config, int kernel)
 {
     const attention_naive_config *cfg = config;
-    const attention_form *form = &cfg->form;
     (void)kernel;
     launch_bounds(cfg->threads, 0);
-    attention_values p = params_of(attention);
+    const naive_problem g = attention_naive_problem(&cfg->form);
     grid_wait();
     launch_dependents();
     val row = add(mul(convert(I64, cta_x()), imm(cfg->threads)), convert(I64, thread()));
-    val rows = mul(convert(I64, p.all_heads), convert(I64, p.q));
-    IF(lt(row, rows)) {
-        row_of_o r = row_at(form, &p, row);
-        find_sum(form, &p, &r);
-        if (form->sinks)
-            add_sink(&p, &r, rem(div(row, convert(I64, p.q)), convert(I64, p.heads)));
-        for (int first = 0; first < form->dv; first += COLUMNS)
-            weigh_values(form, &p, &r, first, form->dv - first < COLUMNS ? form->dv - first : COLUMNS);
-        if (form->lse) {
-            val logarithm = fma(r.max, mul(p.exponent, immf(M_LN2)), log_f32(r.sum));
-            set(r.gLse, 0, select(eq(r.sum, immf(0)), immf(-INFINITY), logarithm));
-        }
-    }
+    IF(lt(row, mul(convert(I64, g.p.all_heads), g.q)))
+        attention_naive_at(&g, row, false, of_query);
 }

@@ -213,6 +213,8 @@ static const char *const cases[] = {
     "direction=backward heads=2 q=100 kv=150 d=128 dv=72 softcap=3 score=alibi right=10 sinks=1 impl=sm90_backward "
     "config='consumers=2 block=48 stages=2'",
     "direction=backward q=100 kv=200 heads=2 d=64 causal=1 impl=sm90_backward_unordered",
+    "direction=backward q=200 kv=500 heads=2 d=64 left=150 right=20 impl=sm90_backward_unordered # others wait for the "
+    "first store",
     "direction=backward q=190 kv=200 heads=4 kv_heads=2 d=96 causal=1 impl=sm90_backward config='consumers=2 "
     "block=48 stages=2' # columns of dS past the last query",
     "direction=backward q=150 kv=200 d=96 dtype=bf16 impl=sm90_backward_unordered # a warp in two has no rows of dQ",

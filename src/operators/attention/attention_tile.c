@@ -99,6 +99,18 @@ void attention_mask_block(const tile_rows *r, val block, tensor scores)
     attention_mask_scores(scores, coordinate_distances(cS, 1), g->form->left ? begins : NULL, ends);
 }
 
+void attention_mask_rows(const tile_rows *r, tensor scores)
+{
+    tensor cS = attention_tile_coordinates(r);
+    val exists[ONLINE_ROWS_MAX];
+    for (int i = 0; i < attention_online_row_count(scores); i++)
+        exists[i] = lt(add(r->row, coordinate(cS, 0, attention_online_row_value(scores, i))), r->s->q);
+    UNROLL(i, static_size(scores.layout)) {
+        val x = at(scores, i);
+        assign(x, select(exists[attention_online_row_of(scores, i)], x, immf(-INFINITY)));
+    }
+}
+
 tensor attention_tensor_of(const attention_form *form, const attention_values *p, int which, const val *pointers)
 {
     bool of_kv = which == ATTENTION_K || which == ATTENTION_V;

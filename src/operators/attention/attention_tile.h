@@ -59,6 +59,9 @@ val attention_block_is_cut(const tile_rows *r, val block);
 /* Keys past the last one, and those that a query does not see, get scores of -inf. */
 void attention_mask_block(const tile_rows *r, val block, tensor scores);
 
+/* So do rows past the last one. */
+void attention_mask_rows(const tile_rows *r, tensor scores);
+
 /* One of the tensors, and the mask, in global memory: (BATCH,HEADS,TOKENS,D), (BATCH,HEADS,Q,KV). */
 tensor attention_tensor_of(const attention_form *form, const attention_values *p, int which, const val *pointers);
 tensor attention_mask_of(const attention_form *form, const attention_values *p);
