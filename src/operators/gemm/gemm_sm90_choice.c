@@ -217,8 +217,8 @@ static bool suits_D(const ckl_gemm_desc *d, const fitted_tile *t)
  * one of 128x192, 28.9 in 64x128; 2073x1024x10112 69.6 in one of 64x256, 86.2 in two of 64x128; 768x2048x8192 of e4m3
  * with C in f32 26.7 in one of 128x96, 31.2 in 64x192. Tiles in turn hide their stores, so there may be some turns:
  * 1016x4648x2688 takes 44.7 us in two of 128x144, 46.7 in one of 256x160. Of many the power limit decides, not how full
- * the last one is: 2048x12288x4096 takes 309 us in nine of 128x168, 299 in eight of 128x192. Of 64 rows they are of D^T
- * where D has more rows than columns: 4512x128x4416 takes 16.0 us in 64x96, 18.8 in slices.
+ * the last one is: 2048x12288x4096 takes 309 us in nine of 128x168, 299 in eight of 128x192. D^T is divided otherwise:
+ * 4512x128x4416 takes 16.0 us in 64x96 of it, 18.8 in slices.
  */
 typedef struct even_tile {
     fitted_tile tile; // of so many columns at most
@@ -227,20 +227,16 @@ typedef struct even_tile {
 } even_tile;
 
 static const even_tile even_tiles[] = { { { 64, 256, 1, 0, 1, 1, 1, 0 }, 1, 96, 16 },
+                                        { { 64, 256, 1, 0, 1, 1, 1, 1 }, 1, 96, 16 },
                                         { { 256, 192, 2, 0, 1, 1, 1, 0 }, 1, 64, 32 },
-                                        { { 128, 96, 2, 0, 1, 1, 1, 1 }, 1, 80, 16 },
-                                        { { 128, 240, 2, 0, 1, 1, 1, 0 }, 1, 96, 32 },
+                                        { { 128, 240, 2, 0, 1, 1, 1, 1 }, 2, 80, 16 },
+                                        { { 128, 240, 2, 0, 1, 1, 1, 0 }, 2, 80, 16 },
                                         { { 128, 192, 2, 1, 1, 1, 1, 0 }, 4, 136, 8 } };
 
 /*
  * Those that make the columns of all turns fewest, or 0: it has none. Of few widths, so that kernels are few. Not where
  * rows begin inside lines: 1904x1904x1904 takes 27.6 us in 192x192, 28.7 in pairs of 128x240.
  */
-static bool is_even_DT(const ckl_gemm_desc *d, const fitted_tile *t)
-{
-    return t->swap || (t->tile_m == 64 && d->n < d->m && d->n <= SWAP_COLUMNS);
-}
-
 static int columns_of_even(const ckl_gemm_desc *d, const even_tile *t, const gemm_sm90_config *c,
                            const ckl_device_info *device)
 {
@@ -249,7 +245,7 @@ static int columns_of_even(const ckl_gemm_desc *d, const even_tile *t, const gem
     const int unit = t->tile.pingpong && d->bias ? WITH_BIAS : gemm_sm90_column_step(c);
     const int step = (int)max_i64(deep ? t->step : ATOM_COLUMNS, unit);
     const int most = t->tile.tile_n;
-    const bool swap = is_even_DT(d, &t->tile);
+    const bool swap = t->tile.swap;
     const int64_t down = ceil_div(swap ? d->n : d->m, t->tile.tile_m), across = swap ? d->m : d->n;
     int best = 0;
     int64_t fewest = INT64_MAX; // columns of all turns
@@ -258,7 +254,7 @@ static int columns_of_even(const ckl_gemm_desc *d, const even_tile *t, const gem
         return 0;
     for (int columns = (int)round_up(t->least, unit); columns < most + step; columns += step) {
         const int64_t turns = ceil_div(down * ceil_div(across, min_i64(columns, most)), device->sm_count);
-        if (turns <= t->turns && (columns != SQUARE || t->tile.tile_m < SQUARE) && turns * columns < fewest) {
+        if (turns <= t->turns && (columns != SQUARE || t->tile.tile_m < SQUARE) && turns * columns <= fewest) {
             best = (int)min_i64(columns, most);
             fewest = turns * columns;
         }
@@ -374,7 +370,7 @@ bool gemm_sm90_candidate(const void *desc, const ckl_device_info *device, int i,
                   !gemm_groups_of_k(d);                              // whose lengths differ
     c->cluster_m = t->cluster_m;
     c->cluster_n = t->cluster_n;
-    c->swap = t->swap || (even && is_even_DT(d, t)) || lies_better_as_DT(d, c->tile_n);
+    c->swap = t->swap || lies_better_as_DT(d, c->tile_n);
     c->batched = gemm_sm90_batched_of(d);
     c->groups = gemm_groups_of_m(d) ? room_for(d->groups) : 0;
     c->group = 8; // 4, 8 and 16 are within 0.3 % from 4096^3 on
