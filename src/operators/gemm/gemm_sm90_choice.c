@@ -19,16 +19,14 @@ enum {
     SHARED_COLUMNS = 32, // of tiles of which an SM holds two: 32x7168x16384 takes 58.0 us instead of 62.5
 };
 
-typedef struct fitted_tile { // in any order; where none can compute, the last one says why
-    int tile_m;
-    int tile_n;
-    int consumers;
+typedef struct fitted_tile {
+    int tile_m, tile_n, consumers;
     bool pingpong;
-    int cluster_m;
-    int cluster_n;
-    int split;
+    int cluster_m, cluster_n, split;
     bool swap;
 } fitted_tile;
+
+/* In any order; where none can compute, the last one says why. tile_n=0: of D^T, as gemm_sm90_swapped_columns() says. */
 
 static const fitted_tile fitted_tiles[] = {
     { 64, 0, 1, 0, 1, 1, 8, 1 },    { 64, 0, 1, 0, 1, 1, 4, 1 },    { 64, 0, 1, 0, 1, 1, 2, 1 },
@@ -141,11 +139,9 @@ static int64_t narrow_tiles(const ckl_gemm_desc *d, const gemm_sm90_config *c)
 /*
  * Few rows, or columns: two CTAs an SM. In one wave of tiles the next launch's CTAs begin beside the last of this one:
  * 16x7168x16384 takes 56.7 us instead of 61.9. In several waves every tile has its own CTA, so that SMs with faster
- * memory take more tiles: 8x28672x8192 takes 114.0 us, 118.1 in persistent ones. Up to some two tiles an SM shorter
- * rings of three CTAs, so that no SM ends last: 192 tiles of 3x12288x15360 take 90.5 us, 109.0 with longer rings, 280
- * of 7x17920x16384 139.3 and 158.0.
- * And by few steps, so that the epilogue of one hides behind the others: 8x9216x512 takes 4.3 us, 5.2 in persistent
- * tiles, 32x44160x112 with GELU 7.5 and 9.4.
+ * memory take more tiles: 8x28672x8192 takes 114.0 us, 118.1 in persistent ones. Three of shorter rings up to some two
+ * tiles an SM, so that no SM ends last, 280 of 7x17920x16384 in 139.3 us instead of 158.0; and by few steps, so that
+ * the epilogue of one hides behind the others: 8x9216x512 takes 4.3 us, 5.2 in persistent tiles.
  */
 static void share_SMs(const ckl_gemm_desc *d, gemm_sm90_config *c, const ckl_device_info *device)
 {
