@@ -222,12 +222,11 @@ typedef struct even_tile {
     int least, step;  // columns
 } even_tile;
 
-static const even_tile even_tiles[] = { { { 64, 256, 1, 0, 1, 1, 1, 0 }, 1, 96, 16 },
-                                        { { 64, 256, 1, 0, 1, 1, 1, 1 }, 1, 96, 16 },
-                                        { { 256, 192, 2, 0, 1, 1, 1, 0 }, 1, 64, 32 },
-                                        { { 128, 240, 2, 0, 1, 1, 1, 1 }, 2, 80, 16 },
-                                        { { 128, 240, 2, 0, 1, 1, 1, 0 }, 2, 80, 16 },
-                                        { { 128, 192, 2, 1, 1, 1, 1, 0 }, 4, 136, 8 } };
+static const even_tile even_tiles[] = {
+    { { 64, 256, 1, 0, 1, 1, 1, 0 }, 1, 96, 16 },  { { 64, 256, 1, 0, 1, 1, 1, 1 }, 1, 96, 16 },
+    { { 256, 192, 2, 0, 1, 1, 1, 0 }, 1, 64, 32 }, { { 128, 240, 2, 0, 1, 1, 1, 1 }, 2, 80, 16 },
+    { { 128, 240, 2, 0, 1, 1, 1, 0 }, 2, 80, 16 }, { { 128, 192, 2, 1, 1, 1, 1, 0 }, 4, 136, 8 }
+};
 
 /*
  * Those that make the columns of all turns fewest, or 0: it has none. Of few widths, so that kernels are few. Not where
