@@ -95,8 +95,9 @@ gemm_sm90_shape gemm_sm90_shape_of(const gemm_sm90_config *config);
 int gemm_sm90_column_step(const gemm_sm90_config *config);
 
 /*
- * Do tiles along a side of A*B all lie inside it, the last one over the one before? Not those of operands that are not
- * K-major, whose rows would lie in two lines, and not where rows of D would start anywhere, or C may be D.
+ * Do tiles along a side of A*B all lie inside it, the last one over the one before? Those of one consumer, which loads
+ * bind; to others absent rows are zeros, which cost tensor cores no power. Not along operands that are not K-major, whose
+ * rows would lie in two lines, and not where rows of D would start anywhere, or C may be D.
  */
 bool gemm_sm90_ends_with_D(const gemm_sm90_config *config, bool along_m);
 

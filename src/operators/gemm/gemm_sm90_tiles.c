@@ -167,8 +167,9 @@ static bool is_k_major(const gemm_sm90_config *c, char operand)
 
 bool gemm_sm90_ends_with_D(const gemm_sm90_config *c, bool along_m)
 {
-    return is_k_major(c, along_m ? 'a' : 'b') && !c->ragged && !c->groups && !c->epilogue.scatter &&
-           !gemm_reads_matrix(&c->epilogue) && !c->epilogue.amax && !gemm_has_block_scales(c->epilogue.scale_a);
+    return c->consumers == 1 && is_k_major(c, along_m ? 'a' : 'b') && !c->ragged && !c->groups &&
+           !c->epilogue.scatter && !gemm_reads_matrix(&c->epilogue) && !c->epilogue.amax &&
+           !gemm_has_block_scales(c->epilogue.scale_a);
 }
 
 gemm_sm90_shape gemm_sm90_shape_of(const gemm_sm90_config *c)
