@@ -190,7 +190,8 @@ static bool is_plain(const ckl_gemm_desc *d)
 static bool is_mostly_D(const ckl_gemm_desc *d, const ckl_device_info *device)
 {
     enum { LEAST = 256 };
-    const bool wide = d->d == CKL_F32, half = ckl_dtype_bytes(d->d) == 2 && !d->c && d->k % gemm_tile_k(d->a);
+    const bool wide = d->d == CKL_F32,
+               half = ckl_dtype_bytes(d->d) == 2 && !d->c && d->k < STEPS_FEWEST * gemm_tile_k(d->a);
     const int64_t tiles = ceil_div(d->m, wide ? 64 : 128) * ceil_div(d->n, wide ? 128 : 256); // or pairs
     return is_plain(d) && d->layout == CKL_GEMM_NT && (wide || half) && d->m >= LEAST && d->n >= LEAST &&
            gemm_k_tiles(d) <= STEPS_FEWEST && tiles >= (wide ? 1 : 2) * device->sm_count;

@@ -294,13 +294,14 @@ plan_cost gemm_sm90_cost(const void *desc, const ckl_device_info *device, const 
     const double ALONE = 1.1; // of what an SM asks for beside no other launch: 47 GB/s in 82 CTAs of 5248x64x16384
     double memory = fmin(fit.memory_bytes_per_us, (double)p.ctas * fit.memory_bytes_of_sm * (c->alone ? ALONE : 1));
     double operands = (double)(d->batch * (d->m * d->k + matrices_B * d->n * d->k)) * (double)ckl_dtype_bytes(d->a);
-    double results = (double)(d->batch * d->m * d->n) * (double)ckl_dtype_bytes(d->d) * (c->epilogue.c ? 2 : 1);
+    const double stored = (double)(d->batch * d->m * d->n) * (double)ckl_dtype_bytes(d->d);
+    const double results = stored * (c->epilogue.c ? 2 : 1);
     const step_cycles s = step_of(&p, c, &size, device->sm_count, operands / memory);
     double step = overlapped(s.tensor_cores, s.sm, s.latency) * sharing_of(&p, c) + fit.step +
                   fit.column_scale * column_scales_of(&size) * c->consumers + fit.partial * partials_of_step(c, &size);
     double tile = step * (double)p.steps, epilogue = epilogue_of_tile(c, &size), all = tile + epilogue;
-    const double stores = // by elements, of an SM in a turn
-        c->ragged == GEMM_ALL_RAGGED ? results / (fit.element_bytes * (double)(p.turns * device->sm_count)) : 0;
+    const double by_elements = c->ragged == GEMM_ALL_RAGGED ? stored / fit.element_bytes : 0; // cycles of all SMs
+    const double stores = by_elements / (double)(p.turns * device->sm_count);
     double turn = c->pingpong ? fmax(fmax(tile, all / 2), stores) : tile + fmax(epilogue / c->ctas, stores);
     double flops = 2.0 * (double)(p.tiles * c->tile_m * c->tile_n * p.steps) * STEP_HALVES;
     double sums = c->batched == GEMM_SLICES_OF_K ? fit.slice * c->tile_m * c->tile_n * (double)(p.turns - 1) : 0;
