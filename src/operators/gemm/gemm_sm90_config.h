@@ -82,6 +82,7 @@ typedef struct gemm_sm90_shape {
     int threads;
     int d_rows, d_cols, d_swizzle; // of one staging buffer of D
     int subtile;                   // columns of a tile in it
+    int row_cols;                  // of D that are stored by elements at once: a buffer's, or all of a tile
     int vectors[GEMM_VECTORS];     // elements that a consumer needs of each; 0: the epilogue has none
     gemm_scale_boxes scales[2];    // of blocks, for a tile's rows and its columns
     int c_arrivals, x_arrivals; // barriers of a consumer for C and for X: one a staging buffer, of boxes loaded ahead

@@ -137,6 +137,17 @@ static int box_of(const gemm_sm90_config *c, int side, int most, int step)
     return most;
 }
 
+/*
+ * Rows of D that start anywhere begin and end inside sectors, which L2 writes in part at twice the cost: with a buffer
+ * for each box of a tile's row all are stored at once, as one run.
+ */
+static int row_cols_of(const gemm_sm90_config *c, int columns, int box)
+{
+    const bool whole = c->ragged == GEMM_ALL_RAGGED && !c->swap && !gemm_reads_matrix(&c->epilogue) &&
+                       !c->epilogue.preactivation && !c->epilogue.scatter && c->split == 1;
+    return whole && c->buffers * box == columns ? columns : box;
+}
+
 /* The vectors of an epilogue; their bytes, of all consumers. */
 static int64_t add_vectors(gemm_sm90_shape *s, const gemm_sm90_config *c)
 {
@@ -196,6 +207,7 @@ gemm_sm90_shape gemm_sm90_shape_of(const gemm_sm90_config *c)
         .stage_bytes = (int64_t)(c->tile_m + loaded_n) * GEMM_TILE_BYTES,
     };
     s.subtile = c->swap ? s.d_rows : s.d_cols;
+    s.row_cols = row_cols_of(c, columns, s.d_cols);
     int d_span = s.d_cols * d_bytes;
     s.d_swizzle = d_span > 128 ? 0 : d_span;
     const int64_t vectors = add_vectors(&s, c), scales = add_scales(&s, c);
