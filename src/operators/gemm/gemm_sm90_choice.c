@@ -158,11 +158,10 @@ static void share_SMs(const ckl_gemm_desc *d, gemm_sm90_config *c, const ckl_dev
 }
 
 /*
- * And those of a deep K whose operands begin inside lines of memory share them by two, where tiles are even:
  * 241x9512x31952 takes 237 us in 128x160 that share both, 277 alone; 8192x128x6768 39.5 in pairs, 45.2 alone. In
  * several waves tiles of both consumers share B, or A: 512x14713x27032 takes 623 us in pairs of 128x224, 725 alone.
  */
-static void share_operands(const ckl_gemm_desc *d, gemm_sm90_config *c, const ckl_device_info *device)
+void gemm_sm90_share_operands(const ckl_gemm_desc *d, gemm_sm90_config *c, const ckl_device_info *device)
 {
     const int64_t down = ceil_div(c->swap ? d->n : d->m, c->tile_m),
                   across = ceil_div(c->swap ? d->m : d->n, max_i64(c->tile_n, 1));
@@ -375,7 +374,7 @@ bool gemm_sm90_candidate(const void *desc, const ckl_device_info *device, int i,
     c->ctas = 1;
     c->persistent = true;
     share_SMs(d, c, device);
-    share_operands(d, c, device);
+    gemm_sm90_share_operands(d, c, device);
     gemm_sm90_fit_memory(c, gemm_k_tiles(d), device);
     return true;
 }

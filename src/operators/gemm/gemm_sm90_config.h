@@ -120,6 +120,9 @@ void gemm_sm90_fit_memory(gemm_sm90_config *config, int64_t k_steps, const ckl_d
  */
 int gemm_sm90_swapped_columns(int64_t rows, bool wide);
 
+/* Tiles along a deep K whose operands begin inside lines of memory share them by two, where tiles are even. */
+void gemm_sm90_share_operands(const ckl_gemm_desc *d, gemm_sm90_config *config, const ckl_device_info *device);
+
 /* The clusters of so many CTAs, one an SM, that a device holds at once. */
 int64_t gemm_sm90_clusters(int64_t sm_count, int cluster);
 
