@@ -78,6 +78,7 @@ typedef struct gemm_sm90_shape {
     int columns, finishers; // of a tile that a CTA finishes; CTAs of a split that finish any
     int loaded_n;           // rows of B in a stage: whole spans if it is not K-major, the last perhaps used in part
     int box_a, box_b;       // rows of A and B that one CTA loads of a tile
+    bool within[2];         // do tiles along M, and along N, all end with D, the last one over the one before?
     int cluster, sharers;   // CTAs; those that share operands
     int threads;
     int d_rows, d_cols, d_swizzle; // of one staging buffer of D
@@ -94,13 +95,6 @@ gemm_sm90_shape gemm_sm90_shape_of(const gemm_sm90_config *config);
 
 /* What tile_n is a multiple of. */
 int gemm_sm90_column_step(const gemm_sm90_config *config);
-
-/*
- * Do tiles along a side of A*B all lie inside it, the last one over the one before? Those of one consumer, which loads
- * bind; to others absent rows are zeros, which cost tensor cores no power. Not along operands that are not K-major, whose
- * rows would lie in two lines, and not where rows of D would start anywhere, or C may be D.
- */
-bool gemm_sm90_ends_with_D(const gemm_sm90_config *config, bool along_m);
 
 /* Are boxes of C, or of X where there is no C, loaded into the staging buffers ahead? */
 bool gemm_sm90_loads_ahead(const gemm_sm90_config *config);

@@ -119,12 +119,6 @@ typedef struct tiled_problem {
     bool ends_short;               // does K end inside a box?
 } tiled_problem;
 
-/* Do all tiles along a side lie inside it? */
-static bool all_inside(const gemm_sm90_config *c, bool along_m, int64_t extent)
-{
-    return gemm_sm90_ends_with_D(c, along_m) && extent >= (along_m ? c->tile_m : c->tile_n);
-}
-
 static tiled_problem problem_of(const ckl_gemm_desc *d, const gemm_sm90_config *c, int64_t sm_count)
 {
     tiled_problem p = { .rows = c->swap ? d->n : d->m,
@@ -153,10 +147,9 @@ typedef struct step_cycles {
  * Rows of the last tile beyond a matrix, as far as both SMs of a pair have such a tile: there TMA fills them slower
  * than it loads.
  */
-static double absent_of(const gemm_sm90_config *c, bool along_m, int64_t rows)
+static double absent_of(int64_t rows, int tile, bool within)
 {
-    const int tile = along_m ? c->tile_m : c->tile_n;
-    if (all_inside(c, along_m, rows))
+    if (within && rows >= tile)
         return 0;
     return (double)(round_up(rows, tile) - rows) * fmin(1, 2.0 / (double)ceil_div(rows, tile));
 }
@@ -168,7 +161,8 @@ static step_cycles step_of(const tiled_problem *p, const gemm_sm90_config *c, co
     double n = c->tile_n, loaded_m = c->stays ? 0 : c->tile_m, loaded_n = c->b_stays ? 0 : size->loaded_n;
     double instruction = fmax(n / 2, (16 + n / 4) * fit.operands);
     double crossing = p->crossing_m * loaded_m / c->cluster_n + p->crossing_n * loaded_n / c->cluster_m;
-    double absent = absent_of(c, true, p->rows) / c->cluster_n + absent_of(c, false, p->cols) / c->cluster_m;
+    double absent = absent_of(p->rows, c->tile_m, size->within[0]) / c->cluster_n +
+                    absent_of(p->cols, c->tile_n, size->within[1]) / c->cluster_m;
     double working = (double)p->ctas / (double)sm_count;
     double rate = (c->consumers == 1 ? fit.sm_bytes_one : fit.sm_bytes) * pow(working, -fit.spread);
     double loads = (loaded_m + loaded_n) * ROW_BYTES / rate;

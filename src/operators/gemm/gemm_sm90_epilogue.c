@@ -372,7 +372,7 @@ static void send_subtile(const sm90_kernel *k, const consumer_role *c, const sub
     STAGED_STORE(&staged) // an empty one counts, too: the buffers are counted by stores
         IF(inside) {
             const outer_coordinates outer = gemm_sm90_outer_of(k, h, to);
-            if (gemm_sm90_ends_with_D(k->cfg, true) || gemm_sm90_ends_with_D(k->cfg, false))
+            if (k->size.within[0] || k->size.within[1])
                 tma_store_same(to->tma, h->sD, h->at.row, h->at.col, outer.count, outer.at);
             else
                 tma_store_of(to->tma, h->sD, h->at.row, h->at.col, outer.count, outer.at);
