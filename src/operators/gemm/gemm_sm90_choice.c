@@ -19,16 +19,14 @@ enum {
     SHARED_COLUMNS = 32, // of tiles of which an SM holds two: 32x7168x16384 takes 58.0 us instead of 62.5
 };
 
-typedef struct fitted_tile { // in any order; where none can compute, the last one says why
-    int tile_m;
-    int tile_n;
-    int consumers;
+typedef struct fitted_tile {
+    int tile_m, tile_n, consumers;
     bool pingpong;
-    int cluster_m;
-    int cluster_n;
-    int split;
+    int cluster_m, cluster_n, split;
     bool swap;
 } fitted_tile;
+
+/* In any order; where none can compute, the last one says why. tile_n=0: of D^T, as gemm_sm90_swapped_columns() says. */
 
 static const fitted_tile fitted_tiles[] = {
     { 64, 0, 1, 0, 1, 1, 8, 1 },    { 64, 0, 1, 0, 1, 1, 4, 1 },    { 64, 0, 1, 0, 1, 1, 2, 1 },
@@ -71,6 +69,8 @@ static ring_limits limits_of(const gemm_sm90_config *c, int64_t k_steps)
         return (ring_limits){ 4, STAGES_MAX };
     if (k_steps <= STEPS_FEWEST && !c->batched && c->pingpong && c->tile_m == 128 && c->cluster_n == 2)
         return (ring_limits){ 4, STAGES_ENOUGH }; // D is most of what moves
+    if (few && c->ragged == GEMM_ALL_RAGGED && c->epilogue.d == CKL_F32 && c->pingpong)
+        return (ring_limits){ 4, STAGES_MAX }; // rows of 128 columns are stored whole, as those of 16 bits are with 2
     return (ring_limits){ few && (c->batched == 1 || c->batched == GEMM_BY_POINTERS) ? 4 : 2, STAGES_MAX };
 }
 
@@ -141,11 +141,9 @@ static int64_t narrow_tiles(const ckl_gemm_desc *d, const gemm_sm90_config *c)
 /*
  * Few rows, or columns: two CTAs an SM. In one wave of tiles the next launch's CTAs begin beside the last of this one:
  * 16x7168x16384 takes 56.7 us instead of 61.9. In several waves every tile has its own CTA, so that SMs with faster
- * memory take more tiles: 8x28672x8192 takes 114.0 us, 118.1 in persistent ones. Up to some two tiles an SM shorter
- * rings of three CTAs, so that no SM ends last: 192 tiles of 3x12288x15360 take 90.5 us, 109.0 with longer rings, 280
- * of 7x17920x16384 139.3 and 158.0.
- * And by few steps, so that the epilogue of one hides behind the others: 8x9216x512 takes 4.3 us, 5.2 in persistent
- * tiles, 32x44160x112 with GELU 7.5 and 9.4.
+ * memory take more tiles: 8x28672x8192 takes 114.0 us, 118.1 in persistent ones. Three of shorter rings up to some two
+ * tiles an SM, so that no SM ends last, 280 of 7x17920x16384 in 139.3 us instead of 158.0; and by few steps, so that
+ * the epilogue of one hides behind the others: 8x9216x512 takes 4.3 us, 5.2 in persistent tiles.
  */
 static void share_SMs(const ckl_gemm_desc *d, gemm_sm90_config *c, const ckl_device_info *device)
 {
@@ -160,11 +158,10 @@ static void share_SMs(const ckl_gemm_desc *d, gemm_sm90_config *c, const ckl_dev
 }
 
 /*
- * And those of a deep K whose operands begin inside lines of memory share them by two, where tiles are even:
  * 241x9512x31952 takes 237 us in 128x160 that share both, 277 alone; 8192x128x6768 39.5 in pairs, 45.2 alone. In
  * several waves tiles of both consumers share B, or A: 512x14713x27032 takes 623 us in pairs of 128x224, 725 alone.
  */
-static void share_operands(const ckl_gemm_desc *d, gemm_sm90_config *c, const ckl_device_info *device)
+void gemm_sm90_share_operands(const ckl_gemm_desc *d, gemm_sm90_config *c, const ckl_device_info *device)
 {
     const int64_t down = ceil_div(c->swap ? d->n : d->m, c->tile_m),
                   across = ceil_div(c->swap ? d->m : d->n, max_i64(c->tile_n, 1));
@@ -194,7 +191,8 @@ static bool is_plain(const ckl_gemm_desc *d)
 static bool is_mostly_D(const ckl_gemm_desc *d, const ckl_device_info *device)
 {
     enum { LEAST = 256 };
-    const bool wide = d->d == CKL_F32, half = ckl_dtype_bytes(d->d) == 2 && !d->c && d->k % gemm_tile_k(d->a);
+    const bool wide = d->d == CKL_F32,
+               half = ckl_dtype_bytes(d->d) == 2 && !d->c && d->k < STEPS_FEWEST * gemm_tile_k(d->a);
     const int64_t tiles = ceil_div(d->m, wide ? 64 : 128) * ceil_div(d->n, wide ? 128 : 256); // or pairs
     return is_plain(d) && d->layout == CKL_GEMM_NT && (wide || half) && d->m >= LEAST && d->n >= LEAST &&
            gemm_k_tiles(d) <= STEPS_FEWEST && tiles >= (wide ? 1 : 2) * device->sm_count;
@@ -217,8 +215,8 @@ static bool suits_D(const ckl_gemm_desc *d, const fitted_tile *t)
  * one of 128x192, 28.9 in 64x128; 2073x1024x10112 69.6 in one of 64x256, 86.2 in two of 64x128; 768x2048x8192 of e4m3
  * with C in f32 26.7 in one of 128x96, 31.2 in 64x192. Tiles in turn hide their stores, so there may be some turns:
  * 1016x4648x2688 takes 44.7 us in two of 128x144, 46.7 in one of 256x160. Of many the power limit decides, not how full
- * the last one is: 2048x12288x4096 takes 309 us in nine of 128x168, 299 in eight of 128x192. Of 64 rows they are of D^T
- * where D has more rows than columns: 4512x128x4416 takes 16.0 us in 64x96, 18.8 in slices.
+ * the last one is: 2048x12288x4096 takes 309 us in nine of 128x168, 299 in eight of 128x192. D^T is divided otherwise:
+ * 4512x128x4416 takes 16.0 us in 64x96 of it, 18.8 in slices.
  */
 typedef struct even_tile {
     fitted_tile tile; // of so many columns at most
@@ -226,21 +224,16 @@ typedef struct even_tile {
     int least, step;  // columns
 } even_tile;
 
-static const even_tile even_tiles[] = { { { 64, 256, 1, 0, 1, 1, 1, 0 }, 1, 96, 16 },
-                                        { { 256, 192, 2, 0, 1, 1, 1, 0 }, 1, 64, 32 },
-                                        { { 128, 96, 2, 0, 1, 1, 1, 1 }, 1, 80, 16 },
-                                        { { 128, 240, 2, 0, 1, 1, 1, 0 }, 1, 96, 32 },
-                                        { { 128, 192, 2, 1, 1, 1, 1, 0 }, 4, 136, 8 } };
+static const even_tile even_tiles[] = {
+    { { 64, 256, 1, 0, 1, 1, 1, 0 }, 1, 96, 16 },  { { 64, 256, 1, 0, 1, 1, 1, 1 }, 1, 96, 16 },
+    { { 256, 192, 2, 0, 1, 1, 1, 0 }, 1, 64, 32 }, { { 128, 240, 2, 0, 1, 1, 1, 1 }, 2, 80, 16 },
+    { { 128, 240, 2, 0, 1, 1, 1, 0 }, 2, 80, 16 }, { { 128, 192, 2, 1, 1, 1, 1, 0 }, 4, 136, 8 }
+};
 
 /*
  * Those that make the columns of all turns fewest, or 0: it has none. Of few widths, so that kernels are few. Not where
  * rows begin inside lines: 1904x1904x1904 takes 27.6 us in 192x192, 28.7 in pairs of 128x240.
  */
-static bool is_even_DT(const ckl_gemm_desc *d, const fitted_tile *t)
-{
-    return t->swap || (t->tile_m == 64 && d->n < d->m && d->n <= SWAP_COLUMNS);
-}
-
 static int columns_of_even(const ckl_gemm_desc *d, const even_tile *t, const gemm_sm90_config *c,
                            const ckl_device_info *device)
 {
@@ -249,7 +242,7 @@ static int columns_of_even(const ckl_gemm_desc *d, const even_tile *t, const gem
     const int unit = t->tile.pingpong && d->bias ? WITH_BIAS : gemm_sm90_column_step(c);
     const int step = (int)max_i64(deep ? t->step : ATOM_COLUMNS, unit);
     const int most = t->tile.tile_n;
-    const bool swap = is_even_DT(d, &t->tile);
+    const bool swap = t->tile.swap;
     const int64_t down = ceil_div(swap ? d->n : d->m, t->tile.tile_m), across = swap ? d->m : d->n;
     int best = 0;
     int64_t fewest = INT64_MAX; // columns of all turns
@@ -258,7 +251,7 @@ static int columns_of_even(const ckl_gemm_desc *d, const even_tile *t, const gem
         return 0;
     for (int columns = (int)round_up(t->least, unit); columns < most + step; columns += step) {
         const int64_t turns = ceil_div(down * ceil_div(across, min_i64(columns, most)), device->sm_count);
-        if (turns <= t->turns && (columns != SQUARE || t->tile.tile_m < SQUARE) && turns * columns < fewest) {
+        if (turns <= t->turns && (columns != SQUARE || t->tile.tile_m < SQUARE) && turns * columns <= fewest) {
             best = (int)min_i64(columns, most);
             fewest = turns * columns;
         }
@@ -374,14 +367,14 @@ bool gemm_sm90_candidate(const void *desc, const ckl_device_info *device, int i,
                   !gemm_groups_of_k(d);                              // whose lengths differ
     c->cluster_m = t->cluster_m;
     c->cluster_n = t->cluster_n;
-    c->swap = t->swap || (even && is_even_DT(d, t)) || lies_better_as_DT(d, c->tile_n);
+    c->swap = t->swap || lies_better_as_DT(d, c->tile_n);
     c->batched = gemm_sm90_batched_of(d);
     c->groups = gemm_groups_of_m(d) ? room_for(d->groups) : 0;
     c->group = 8; // 4, 8 and 16 are within 0.3 % from 4096^3 on
     c->ctas = 1;
     c->persistent = true;
     share_SMs(d, c, device);
-    share_operands(d, c, device);
+    gemm_sm90_share_operands(d, c, device);
     gemm_sm90_fit_memory(c, gemm_k_tiles(d), device);
     return true;
 }

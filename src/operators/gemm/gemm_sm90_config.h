@@ -78,10 +78,12 @@ typedef struct gemm_sm90_shape {
     int columns, finishers; // of a tile that a CTA finishes; CTAs of a split that finish any
     int loaded_n;           // rows of B in a stage: whole spans if it is not K-major, the last perhaps used in part
     int box_a, box_b;       // rows of A and B that one CTA loads of a tile
+    bool within[2];         // do tiles along M, and along N, all end with D, the last one over the one before?
     int cluster, sharers;   // CTAs; those that share operands
     int threads;
     int d_rows, d_cols, d_swizzle; // of one staging buffer of D
     int subtile;                   // columns of a tile in it
+    int row_cols;                  // of D that are stored by elements at once: a buffer's, or all of a tile
     int vectors[GEMM_VECTORS];     // elements that a consumer needs of each; 0: the epilogue has none
     gemm_scale_boxes scales[2];    // of blocks, for a tile's rows and its columns
     int c_arrivals, x_arrivals; // barriers of a consumer for C and for X: one a staging buffer, of boxes loaded ahead
@@ -93,12 +95,6 @@ gemm_sm90_shape gemm_sm90_shape_of(const gemm_sm90_config *config);
 
 /* What tile_n is a multiple of. */
 int gemm_sm90_column_step(const gemm_sm90_config *config);
-
-/*
- * Do tiles along a side of A*B all lie inside it, the last one over the one before? Not those of operands that are not
- * K-major, whose rows would lie in two lines, and not where rows of D would start anywhere, or C may be D.
- */
-bool gemm_sm90_ends_with_D(const gemm_sm90_config *config, bool along_m);
 
 /* Are boxes of C, or of X where there is no C, loaded into the staging buffers ahead? */
 bool gemm_sm90_loads_ahead(const gemm_sm90_config *config);
@@ -117,6 +113,9 @@ void gemm_sm90_fit_memory(gemm_sm90_config *config, int64_t k_steps, const ckl_d
  * where they are too many, or too few for a wide tile.
  */
 int gemm_sm90_swapped_columns(int64_t rows, bool wide);
+
+/* Tiles along a deep K whose operands begin inside lines of memory share them by two, where tiles are even. */
+void gemm_sm90_share_operands(const ckl_gemm_desc *d, gemm_sm90_config *config, const ckl_device_info *device);
 
 /* The clusters of so many CTAs, one an SM, that a device holds at once. */
 int64_t gemm_sm90_clusters(int64_t sm_count, int cluster);

@@ -22,8 +22,9 @@ enum {
 static const struct {
     double launch_us, cycles_per_us, tensor_cores, idle, operands, three_consumers, step, step_least, sm_bytes,
         sm_bytes_one, spread, crossing_row, absent_row, short_row, latency, latency_L2, exchange, exchange_bytes,
-        column_scale, partial, cluster, pair, long_pair, tile, trip, epilogue, boxes_of_32, boxes_of_16, gelu,
-        flops_per_us, slice, sum_us, sum_bytes_per_us, memory_bytes_per_us, turn_us, memory_bytes_of_sm;
+        column_scale, partial, cluster, pair, long_pair, tile, trip, epilogue, element_bytes, row_bytes, boxes_of_32,
+        boxes_of_16, gelu, flops_per_us, slice, sum_us, sum_bytes_per_us, memory_bytes_per_us, turn_us,
+        memory_bytes_of_sm;
 } fit = {
     .launch_us = 1.08,           // before the first tile and behind the last
     .cycles_per_us = 1755,       // the clock that cycles are counted in
@@ -51,6 +52,8 @@ static const struct {
     .tile = 700,                 // cycles from a tile's last product to the next tile's first, beside its stores
     .trip = 3000,                // cycles of a box of C or X from memory
     .epilogue = 0.1176,          // cycles of storing an element, of one consumer
+    .element_bytes = 6.5,        // a cycle of an SM, stored one by one: half of the sectors are written in part
+    .row_bytes = 9.5,            // the same of whole rows of a tile
     .boxes_of_32 = 1.27766,      // times that, in boxes of 32 columns
     .boxes_of_16 = 2.013,        // and of 16
     .gelu = 3.5,                 // times the epilogue with GELU: 4096x4096x512 in f16 takes 39.5 instead of 33.3 us
@@ -116,12 +119,6 @@ typedef struct tiled_problem {
     bool ends_short;               // does K end inside a box?
 } tiled_problem;
 
-/* Do all tiles along a side lie inside it? */
-static bool all_inside(const gemm_sm90_config *c, bool along_m, int64_t extent)
-{
-    return gemm_sm90_ends_with_D(c, along_m) && extent >= (along_m ? c->tile_m : c->tile_n);
-}
-
 static tiled_problem problem_of(const ckl_gemm_desc *d, const gemm_sm90_config *c, int64_t sm_count)
 {
     tiled_problem p = { .rows = c->swap ? d->n : d->m,
@@ -150,10 +147,9 @@ typedef struct step_cycles {
  * Rows of the last tile beyond a matrix, as far as both SMs of a pair have such a tile: there TMA fills them slower
  * than it loads.
  */
-static double absent_of(const gemm_sm90_config *c, bool along_m, int64_t rows)
+static double absent_of(int64_t rows, int tile, bool within)
 {
-    const int tile = along_m ? c->tile_m : c->tile_n;
-    if (all_inside(c, along_m, rows))
+    if (within && rows >= tile)
         return 0;
     return (double)(round_up(rows, tile) - rows) * fmin(1, 2.0 / (double)ceil_div(rows, tile));
 }
@@ -165,7 +161,8 @@ static step_cycles step_of(const tiled_problem *p, const gemm_sm90_config *c, co
     double n = c->tile_n, loaded_m = c->stays ? 0 : c->tile_m, loaded_n = c->b_stays ? 0 : size->loaded_n;
     double instruction = fmax(n / 2, (16 + n / 4) * fit.operands);
     double crossing = p->crossing_m * loaded_m / c->cluster_n + p->crossing_n * loaded_n / c->cluster_m;
-    double absent = absent_of(c, true, p->rows) / c->cluster_n + absent_of(c, false, p->cols) / c->cluster_m;
+    double absent = absent_of(p->rows, c->tile_m, size->within[0]) / c->cluster_n +
+                    absent_of(p->cols, c->tile_n, size->within[1]) / c->cluster_m;
     double working = (double)p->ctas / (double)sm_count;
     double rate = (c->consumers == 1 ? fit.sm_bytes_one : fit.sm_bytes) * pow(working, -fit.spread);
     double loads = (loaded_m + loaded_n) * ROW_BYTES / rate;
@@ -293,12 +290,16 @@ plan_cost gemm_sm90_cost(const void *desc, const ckl_device_info *device, const 
     const double ALONE = 1.1; // of what an SM asks for beside no other launch: 47 GB/s in 82 CTAs of 5248x64x16384
     double memory = fmin(fit.memory_bytes_per_us, (double)p.ctas * fit.memory_bytes_of_sm * (c->alone ? ALONE : 1));
     double operands = (double)(d->batch * (d->m * d->k + matrices_B * d->n * d->k)) * (double)ckl_dtype_bytes(d->a);
-    double results = (double)(d->batch * d->m * d->n) * (double)ckl_dtype_bytes(d->d) * (c->epilogue.c ? 2 : 1);
+    const double stored = (double)(d->batch * d->m * d->n) * (double)ckl_dtype_bytes(d->d);
+    const double results = stored * (c->epilogue.c ? 2 : 1);
     const step_cycles s = step_of(&p, c, &size, device->sm_count, operands / memory);
     double step = overlapped(s.tensor_cores, s.sm, s.latency) * sharing_of(&p, c) + fit.step +
                   fit.column_scale * column_scales_of(&size) * c->consumers + fit.partial * partials_of_step(c, &size);
     double tile = step * (double)p.steps, epilogue = epilogue_of_tile(c, &size), all = tile + epilogue;
-    double turn = c->pingpong ? fmax(tile, all / 2) : tile + epilogue / c->ctas;
+    const double element_bytes = size.row_cols > size.d_cols ? fit.row_bytes : fit.element_bytes;
+    const double by_elements = c->ragged == GEMM_ALL_RAGGED ? stored / element_bytes : 0; // cycles of all SMs
+    const double stores = by_elements / (double)(p.turns * device->sm_count);
+    double turn = c->pingpong ? fmax(fmax(tile, all / 2), stores) : tile + fmax(epilogue / c->ctas, stores);
     double flops = 2.0 * (double)(p.tiles * c->tile_m * c->tile_n * p.steps) * STEP_HALVES;
     double sums = c->batched == GEMM_SLICES_OF_K ? fit.slice * c->tile_m * c->tile_n * (double)(p.turns - 1) : 0;
     double tiles_us = fit.launch_us + ((double)p.turns * turn + all - turn + sums) / fit.cycles_per_us;

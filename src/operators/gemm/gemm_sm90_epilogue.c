@@ -117,15 +117,18 @@ static element_steps steps_of(const sm90_kernel *k, const subtile *h)
     enum { LONGEST = 8 }; // a buffer of 16 rows has too few longer vectors
     const int widest = 16 / (int)ckl_dtype_bytes(k->epilogue.d);
     const int vec = k->cfg->ragged ? 1 : widest < LONGEST ? widest : LONGEST;
-    const int across = k->size.d_cols / vec, down = WARPGROUP / across;
+    int across = WARPGROUP;
+    while (k->size.row_cols / vec % across)
+        across /= 2;
+    const int down = WARPGROUP / across;
     const bool listed = k->epilogue.scatter; // such rows have addresses of their own
     const int at_once = vec == 1 && !listed ? ELEMENTS_AT_ONCE : 1;
     layout threads = compact_right(shape(down, across));
-    tensor cD = coordinates_from(identity_tensor(shape(k->size.d_rows, k->size.d_cols)), 0, h->at.row); // (ROWS,COLS)
+    tensor cD = coordinates_from(identity_tensor(shape(k->size.d_rows, k->size.row_cols)), 0, h->at.row); // (ROWS,COLS)
     return (element_steps){
         .each = make_tiled_copy(universal_copy(k->epilogue.d, vec), k->epilogue.d, threads, compact(shape(1, vec))),
         .cD = coordinates_from(cD, 1, h->at.col),
-        .step = shape(at_once * down, k->size.d_cols),
+        .step = shape(at_once * down, k->size.row_cols),
         .all = shape(last_row(k, h), cols_of_D(k)),
         .count = k->size.d_rows / (at_once * down),
     };
@@ -320,6 +323,29 @@ static subtile_results finish_subtile(const sm90_kernel *k, const consumer_role 
     return out;
 }
 
+/* A consumer's buffers, each a box of the same rows of D, as these rows. */
+static tensor rows_of_buffers(tensor sD)
+{
+    const layout plain = without_swizzle(sD.layout);
+    const layout columns[] = { layout_mode(plain, 1), layout_mode(plain, 2) };
+    const layout modes[] = { layout_mode(plain, 0), layouts_of(2, columns) };
+    return tensor_with_layout(sD, with_swizzle(sD.layout.sw, layouts_of(2, modes))); // (ROWS,(COLS,BUFFERS))
+}
+
+/* Stores a staging buffer by elements, or those of whole rows, with the last of them. */
+static void store_elements(const sm90_kernel *k, const consumer_role *c, const subtile *h, const output_matrix *to)
+{
+    subtile rows = *h;
+    if (k->size.row_cols > k->size.d_cols) {
+        if (h->cols + k->size.d_cols < k->size.row_cols)
+            return;
+        rows.at.col = sub(h->at.col, imm(h->cols));
+        rows.sD = rows_of_buffers(c->sD);
+    }
+    named_sync(c->barrier, WARPGROUP);
+    copy_elements(k, c, &rows, to, true);
+}
+
 static void stage_subtile(const sm90_kernel *k, const consumer_role *c, const subtile *h, tensor rD)
 {
     const int bytes = (int)ckl_dtype_bytes(k->epilogue.d);
@@ -337,8 +363,7 @@ static void send_subtile(const sm90_kernel *k, const consumer_role *c, const sub
     staged_store staged = { c->barrier, WARPGROUP, c->first_thread };
     stage_subtile(k, c, h, rD);
     if (ragged == GEMM_ALL_RAGGED || k->epilogue.scatter) {
-        named_sync(c->barrier, WARPGROUP);
-        copy_elements(k, c, h, to, true);
+        store_elements(k, c, h, to);
         return;
     }
     val inside = ragged ? ge(cols_of_D(k), add(h->at.col, imm(k->size.d_cols))) : yes();
@@ -347,7 +372,7 @@ static void send_subtile(const sm90_kernel *k, const consumer_role *c, const sub
     STAGED_STORE(&staged) // an empty one counts, too: the buffers are counted by stores
         IF(inside) {
             const outer_coordinates outer = gemm_sm90_outer_of(k, h, to);
-            if (gemm_sm90_ends_with_D(k->cfg, true) || gemm_sm90_ends_with_D(k->cfg, false))
+            if (k->size.within[0] || k->size.within[1])
                 tma_store_same(to->tma, h->sD, h->at.row, h->at.col, outer.count, outer.at);
             else
                 tma_store_of(to->tma, h->sD, h->at.row, h->at.col, outer.count, outer.at);

@@ -137,6 +137,17 @@ static int box_of(const gemm_sm90_config *c, int side, int most, int step)
     return most;
 }
 
+/*
+ * Rows of D that start anywhere begin and end inside sectors, which L2 writes in part at twice the cost: with a buffer
+ * for each box of a tile's row all are stored at once, as one run.
+ */
+static int row_cols_of(const gemm_sm90_config *c, int columns, int box)
+{
+    const bool whole = c->ragged == GEMM_ALL_RAGGED && !c->swap && !gemm_reads_matrix(&c->epilogue) &&
+                       !c->epilogue.preactivation && !c->epilogue.scatter && c->split == 1;
+    return whole && c->buffers * box == columns ? columns : box;
+}
+
 /* The vectors of an epilogue; their bytes, of all consumers. */
 static int64_t add_vectors(gemm_sm90_shape *s, const gemm_sm90_config *c)
 {
@@ -165,10 +176,16 @@ static bool is_k_major(const gemm_sm90_config *c, char operand)
     return gemm_k_major(c->epilogue.layout, c->swap ? (operand == 'a' ? 'b' : 'a') : operand);
 }
 
-bool gemm_sm90_ends_with_D(const gemm_sm90_config *c, bool along_m)
+/*
+ * Tiles of one consumer, which loads bind; to others absent rows are zeros, which cost tensor cores no power. Not along
+ * operands that are not K-major, whose rows would lie in two lines, and not where rows of D would start anywhere, or C
+ * may be D.
+ */
+static bool ends_with_D(const gemm_sm90_config *c, char operand)
 {
-    return is_k_major(c, along_m ? 'a' : 'b') && !c->ragged && !c->groups && !c->epilogue.scatter &&
-           !gemm_reads_matrix(&c->epilogue) && !c->epilogue.amax && !gemm_has_block_scales(c->epilogue.scale_a);
+    const gemm_epilogue *e = &c->epilogue;
+    return c->consumers == 1 && is_k_major(c, operand) && !c->ragged && !c->groups && !e->scatter &&
+           !gemm_reads_matrix(e) && !e->amax && !gemm_has_block_scales(e->scale_a);
 }
 
 gemm_sm90_shape gemm_sm90_shape_of(const gemm_sm90_config *c)
@@ -187,6 +204,7 @@ gemm_sm90_shape gemm_sm90_shape_of(const gemm_sm90_config *c)
         .box_a = c->tile_m / c->cluster_n,
         .loaded_n = loaded_n,
         .box_b = loaded_n / halves / c->cluster_m,
+        .within = { ends_with_D(c, 'a'), ends_with_D(c, 'b') },
         .cluster = c->cluster_m * c->cluster_n * c->split,
         .sharers = c->cluster_m * c->cluster_n,
         .threads = WARPGROUP * (1 + c->consumers),
@@ -195,6 +213,7 @@ gemm_sm90_shape gemm_sm90_shape_of(const gemm_sm90_config *c)
         .stage_bytes = (int64_t)(c->tile_m + loaded_n) * GEMM_TILE_BYTES,
     };
     s.subtile = c->swap ? s.d_rows : s.d_cols;
+    s.row_cols = row_cols_of(c, columns, s.d_cols);
     int d_span = s.d_cols * d_bytes;
     s.d_swizzle = d_span > 128 ? 0 : d_span;
     const int64_t vectors = add_vectors(&s, c), scales = add_scales(&s, c);
@@ -377,7 +396,7 @@ static val start_of(const sm90_kernel *k, bool along_m, val i)
 {
     const int tile = along_m ? k->cfg->tile_m : k->size.tile_n;
     const val extent = along_m ? k->p.m : k->p.n, start = mul(i, imm(tile));
-    if (!gemm_sm90_ends_with_D(k->cfg, along_m))
+    if (!k->size.within[along_m ? 0 : 1])
         return start;
     return min(start, sub(max(extent, imm(tile)), imm(tile)));
 }

@@ -14,7 +14,7 @@ static const sliced_tile tiles[] = { { 64, 128, 1, 1, 1 },  { 64, 192, 1, 1, 1 }
                                      { 192, 192, 3, 1, 1 }, { 128, 128, 2, 2, 1 }, { 128, 128, 2, 1, 1 },
                                      { 192, 128, 3, 1, 2 } };
 
-enum { EVEN_TILES = 8, PAIRED_TILES = 4, DEEP_STEPS = 256 }; // along K, of each SM
+enum { EVEN_TILES = 8, DEEP_STEPS = 256 }; // along K, of each SM
 
 /* Elements between rows of the sums of a slice. */
 static int64_t sums_pitch(const ckl_gemm_desc *d)
@@ -76,31 +76,22 @@ static void set_tile(const sliced_tile *t, const ckl_gemm_desc *d, gemm_sm90_con
  * Tiles of 128 rows that end with the columns of D, or of D^T: as few as there can be along them, or some more.
  * 1792x408x16384 takes 49.9 us in 128x144, 58.3 in 128x128; 783x1024x28672 77.9 as D^T of 128x160, 89.7 in 128x128.
  * More tiles than SMs are faster in one product: 904x10240x16384 takes 485 us in slices, 427 without.
- *
- * Where rows begin inside lines, which costs L2 two for one, and K is deep, tiles of D^T, of 128 or 256 rows, in pairs
- * that share the rows of B, of an even number along them: 291x1408x127280 takes 186 us in 128x160, 216 alone;
- * 1579x8448x37048 1531 in 256x160, 1704 in pairs of 128x256 of D. Or tiles of 128 rows with all of few rows of D, which
- * pairs share: 133x5120x27432 takes 96.8 us in 128x144, 109 in 192x128 of D.
  */
-static void set_even_tile(int i, bool paired, const ckl_gemm_desc *d, int64_t sm_count, gemm_sm90_config *c)
+static void set_even_tile(int i, const ckl_gemm_desc *d, const ckl_device_info *device, gemm_sm90_config *c)
 {
-    enum { ROWS = 128, WIDEST = 256, NARROWEST = 96, STEP = 16, PAIR = 2, LINE_BYTES = 128 };
+    enum { ROWS = 128, WIDEST = 256, NARROWEST = 96, STEP = 16 };
     c->consumers = 2;
-    c->swap = paired || i % 2;
-    const int64_t rows = c->swap ? d->n : d->m, columns = c->swap ? d->m : d->n;
-    const bool all = paired && i == 0 && columns <= WIDEST; // columns in a tile
-    c->tile_m = paired && i % 2 ? 2 * ROWS : ROWS;
-    c->cluster_m = all ? PAIR : 1;
-    c->cluster_n = paired && !all ? PAIR : 1;
-    const int64_t least = ceil_div(max_i64(columns, 1), c->cluster_n * WIDEST), across = c->cluster_n * (least + i / 2);
-    const int64_t count = ceil_div(rows, c->tile_m) * across;
-    const bool deep =
-        gemm_k_tiles(d) * (all ? sm_count : count) >= DEEP_STEPS * sm_count; // sums are little beside each SM's steps
+    c->swap = i % 2;
+    c->tile_m = ROWS;
+    c->cluster_m = c->cluster_n = 1;
+    const int64_t rows = c->swap ? d->n : d->m, columns = max_i64(c->swap ? d->m : d->n, 1);
+    const int64_t across = ceil_div(columns, WIDEST) + i / 2, count = ceil_div(rows, ROWS) * across;
+    const int64_t sm_count = device->sm_count;
+    const bool deep = gemm_k_tiles(d) * count >= DEEP_STEPS * sm_count; // sums are little beside each SM's steps
     c->tile_n = (int)round_up(ceil_div(columns, across), STEP);
-    const bool worth = paired ? deep && !gemm_rows_aligned(d, 'b', LINE_BYTES)
-                              : (deep || count >= SQUARES_FEWEST) && c->tile_n != ROWS && count <= sm_count;
-    if (c->tile_n < NARROWEST || !worth) // squares are in the table
-        c->tile_n = 0;
+    if (c->tile_n < NARROWEST || c->tile_n == ROWS || count > sm_count || !(deep || count >= SQUARES_FEWEST))
+        c->tile_n = 0; // squares are in the table
+    gemm_sm90_share_operands(d, c, device);
 }
 
 static bool candidate_splitk(const void *desc, const ckl_device_info *device, int i, void *config)
@@ -108,15 +99,14 @@ static bool candidate_splitk(const void *desc, const ckl_device_info *device, in
     const ckl_gemm_desc *d = desc;
     gemm_splitk_config *c = config;
     gemm_sm90_config *p = &c->products;
-    if (i >= COUNT_OF(tiles) + EVEN_TILES + PAIRED_TILES)
+    if (i >= EVEN_TILES + COUNT_OF(tiles))
         return false;
     c->vec = vector_of(d);
-    if (i < PAIRED_TILES)
-        set_even_tile(i, true, d, device->sm_count, p);
-    else if (i < PAIRED_TILES + EVEN_TILES)
-        set_even_tile(i - PAIRED_TILES, false, d, device->sm_count, p);
+    p->split = 1;
+    if (i < EVEN_TILES)
+        set_even_tile(i, d, device, p);
     else
-        set_tile(&tiles[i - PAIRED_TILES - EVEN_TILES], d, p); // where none can compute, the last one says why
+        set_tile(&tiles[i - EVEN_TILES], d, p); // where none can compute, the last one says why
     p->batched = GEMM_SLICES_OF_K;
     p->ragged = d->n * (int64_t)sizeof(float) % TMA_ALIGNMENT != 0;
     p->epilogue = gemm_epilogue_of(d);

@@ -66,3 +66,9 @@ void gemm_weights_prepare_boxes(weights_kernel *k);
 void gemm_weights_load_boxes(const weights_kernel *k, val tile, val stage);
 void gemm_weights_wait_boxes(const weights_kernel *k, val stage, val parity); // for all lanes
 val gemm_weights_boxed_scales(const weights_kernel *k, val stage, int block);
+
+/* gemm_weights_copies.c: stages by cp.async. Bytes of a stage's scales, which lie behind A and B. */
+int gemm_weights_copied_bytes(const gemm_weights_config *config);
+void gemm_weights_prepare_copies(weights_kernel *k);
+void gemm_weights_load_copies(const weights_kernel *k, val tile, val stage);
+val gemm_weights_copied_scales(const weights_kernel *k, val tile, val stage, int block);
