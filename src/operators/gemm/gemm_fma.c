@@ -353,42 +353,41 @@ static void load_fragments(const fragments *f, const operand x[2], int k, val st
     copy(slice(x[1].tCsX, _, k, stage), f->rB, QUAD * BYTES);
 }
 
-static void multiply_at(const fragments *f, tensor acc, int i, int j)
-{
-    set(acc, coord(i, j), fma(at(f->rA, i), at(f->rB, j), at(acc, i, j)));
-}
-
-/* Squares of four, of which each FMA shares an operand with the one before; to and fro along pairs of columns. */
-static void multiply_squares(const gemm_fma_config *cfg, const fragments *f, tensor acc)
-{
-    enum { SIDE = 2 };
-    for (int j = 0; j < cfg->block_n; j += SIDE)
-        for (int step = 0; step < cfg->block_m; step += SIDE) {
-            const int i = j / SIDE % 2 ? cfg->block_m - SIDE - step : step;
-            multiply_at(f, acc, i, j);
-            multiply_at(f, acc, i + 1, j);
-            multiply_at(f, acc, i + 1, j + 1);
-            multiply_at(f, acc, i, j + 1);
-        }
-}
-
 /*
- * Along the longer side of the block, to and fro in the shorter one: each FMA shares an operand with the one before,
- * which then needs no bank. bench/notes/gemm.md has other orders.
+ * The order of a thread's multiply-adds: along rows or columns of its block, one by one or in squares of four, to and
+ * fro or always forth. A neighbour in it shares an operand, which then needs no bank. The orders that ptxas makes the
+ * fewest conflicts of: bench/notes/gemm.md has others.
  */
+typedef struct fma_order {
+    bool by_rows, back;
+    int side; // of a square
+} fma_order;
+
+static fma_order order_of(const gemm_fma_config *cfg)
+{
+    enum { QUADS_OF_THREE = 12 };
+    if (cfg->block_m == QUADS_OF_THREE)
+        return (fma_order){ .side = 2 };
+    if (cfg->block_n == QUADS_OF_THREE)
+        return (fma_order){ .by_rows = true, .back = true, .side = 1 };
+    if (gemm_fma_is_tight(cfg))
+        return (fma_order){ .back = true, .side = 2 };
+    return (fma_order){ .by_rows = cfg->block_m >= cfg->block_n, .back = true, .side = 1 };
+}
+
 static void multiply(const gemm_fma_config *cfg, const fragments *f, tensor acc)
 {
-    if (gemm_fma_is_tight(cfg)) {
-        multiply_squares(cfg, f, acc);
-        return;
-    }
-    const bool by_rows = cfg->block_m >= cfg->block_n;
-    const int outer = by_rows ? cfg->block_m : cfg->block_n, inner = by_rows ? cfg->block_n : cfg->block_m;
-    for (int o = 0; o < outer; o++)
-        for (int step = 0; step < inner; step++) {
-            int n = o % 2 ? inner - 1 - step : step;
-            multiply_at(f, acc, by_rows ? o : n, by_rows ? n : o);
-        }
+    const fma_order order = order_of(cfg);
+    const int side = order.side, outer = order.by_rows ? cfg->block_m : cfg->block_n,
+              inner = order.by_rows ? cfg->block_n : cfg->block_m;
+    for (int o = 0; o < outer; o += side)
+        for (int step = 0; step < inner; step += side)
+            for (int corner = 0; corner < side * side; corner++) {
+                const int n = order.back && o / side % 2 ? inner - side - step : step;
+                const int i = (order.by_rows ? o : n) + (corner == 1 || corner == 2);
+                const int j = (order.by_rows ? n : o) + (corner >= 2);
+                set(acc, coord(i, j), fma(at(f->rA, i), at(f->rB, j), at(acc, i, j)));
+            }
 }
 
 /*

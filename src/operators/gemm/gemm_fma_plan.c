@@ -60,11 +60,11 @@ static const struct {
     double along[2], across[2]; // of 32 elements copied: of K-major operands or not, singly or in vectors
     double hidden;              // the part of the shorter of both, multiply-adds and accesses, that is seen
     double alone, latency;      // a lone CTA: of a step, and of each row or column of a block, but multiply-adds
-    double cta, elements;       // before and behind the steps: of each CTA of an SM, and of a wave where D goes singly
+    double cta;                 // before and behind the steps of each CTA of an SM
     double stored;              // for 128 elements of D
     double group[2];            // to add the sums of another group of threads, of D singly or in vectors
     double merge, merged;       // of the second kernel; bytes of slices in a cycle
-} fit = { 0.9, 1.09, 1.3, { 4.1, 3.1 }, { 6.4, 4.3 }, 0.45, 380, 2.85, 1460, 1280, 47, { 2440, 1270 }, 2540, 36 };
+} fit = { 1.24, 1.08, 1.19, { 5.9, 4.5 }, { 11.3, 4.9 }, 0.43, 274, 3.03, 646, 22, { 3030, 1070 }, 3340, 13 };
 
 /* Of an SM, for a step of each CTA: multiply-adds beside accesses to shared memory. */
 static double step_cycles(const gemm_fma_config *c)
@@ -107,44 +107,17 @@ static double waves_cycles(const gemm_fma_config *c, const tile_turns *t, int64_
            wave_cycles(c, ceil_div(count % room, sms), of_each);
 }
 
-/* Bytes of A and B that memory gives in a us, and how long a load waits for it. */
-static const double BYTES = 4e6, LATENCY = 1.15;
-
-static double operand_bytes(const ckl_gemm_desc *d)
-{
-    return 4.0 * (double)(d->m + gemm_columns_of_B(d)) * (double)d->k * (double)gemm_products(d);
-}
-
-/* Memory's: of A and B, no more than what all CTAs have on its way arrives within its latency. */
-static double memory_us(const ckl_gemm_desc *d, const ckl_device_info *device, const gemm_fma_config *c, int64_t ctas)
-{
-    const double stage = 4.0 * (c->tile_m + c->tile_n) * step_of(c);
-    const double here = (double)min_i64(ctas, c->ctas * device->sm_count);
-    return fmax(gemm_least_bytes(d) / BYTES, operand_bytes(d) / (here * stage) * LATENCY);
-}
-
-/* What is seen of A's and B's time: K-major rows are one step ahead, in registers, for which few warps wait. */
-static double seen_us(const ckl_gemm_desc *d, const gemm_fma_config *c)
-{
-    const double FULL = 16, SEEN = 1.8; // warps of an SM; the part, if there were none
-    const double missing = 1 - c->ctas * gemm_fma_threads(c) / WARP / FULL;
-    const bool ahead = gemm_is_k_major(d, 'a') || gemm_is_k_major(d, 'b');
-    return ahead ? SEEN * fmax(0, missing) * operand_bytes(d) / BYTES : 0;
-}
-
 static plan_cost turns_cost(const ckl_gemm_desc *d, const ckl_device_info *device, const gemm_fma_config *c,
                             const tile_turns *t)
 {
+    const double BYTES = 4e6; // of A, B, C and D in a us
     const int64_t ctas = max_i64(t->whole + t->shared * t->slices, 1), of_sm = ceil_div(ctas, device->sm_count);
-    const double of_wave = (c->whole ? 0 : fit.elements) + fit.group[c->whole] * (c->groups_k - 1);
-    const double multiply =
+    const double cycles =
         waves_cycles(c, t, device->sm_count, ceil_div(d->k, step_of(c)), ceil_div(t->slice_k, step_of(c))) +
-        fit.cta * (double)of_sm + of_wave * (double)ceil_div(of_sm, c->ctas);
-    const double store = fit.stored * (double)of_sm * c->tile_m * c->tile_n / 128;
-    const bool at_once = t->shared || c->groups_k > 1; // slices end together, groups add up before they store
-    const double cycles = at_once ? multiply + store : beside(multiply, store);
-    const double us = cycles / device->clock_mhz, memory = memory_us(d, device, c, ctas);
-    plan_cost cost = { fit.launch_us + fmax(us + seen_us(d, c), memory), us < memory ? "memory" : "multiply-adds" };
+        fit.group[c->whole] * (c->groups_k - 1) * (double)ceil_div(of_sm, c->ctas) +
+        (double)of_sm * (fit.cta + fit.stored * c->tile_m * c->tile_n / 128);
+    const double us = cycles / device->clock_mhz, memory = gemm_least_bytes(d) / BYTES;
+    plan_cost cost = { fit.launch_us + beside(us, memory), us < memory ? "memory" : "multiply-adds" };
     if (t->shared) {
         const double bytes = 4.0 * t->slices * c->tile_m * c->tile_n / c->block_m; // of a CTA that adds
         cost.us += (fit.merge + (double)ceil_div(t->shared * c->block_m, device->sm_count) * bytes / fit.merged) /
@@ -204,8 +177,9 @@ static bool divides(const ckl_gemm_desc *d, const gemm_fma_config *c, char name)
 }
 
 /*
- * Tiles whose threads share out copies evenly. The first is for M- and N-major operands alone, the last not for deep
- * odd K: 4095x4097x4093 takes 3.09 ms, 2.76 by `turned`, but 6656x6144x717 1.23, 1.27 by that.
+ * Tiles whose threads share out copies evenly. The first is for M- and N-major operands alone, the last two, of 96 rows
+ * or columns, not for odd K and lists, whose addresses would spill, and the one before not for deep odd K: 4095x4097x4093 takes
+ * 3.09 ms, 2.76 by `turned`, but 6656x6144x717 1.23, 1.27 by that.
  */
 #define TILE(m, n, bm, bn, lanes, k, ring, groups, room)                                                      \
     {                                                                                                         \
@@ -216,7 +190,8 @@ static const gemm_fma_config tiles[] = { TILE(128, 128, 8, 16, 4, 8, 4, 1, 2), T
                                          TILE(64, 128, 8, 8, 4, 16, 3, 1, 3),  TILE(64, 64, 8, 4, 4, 16, 3, 1, 4),
                                          TILE(32, 128, 8, 4, 4, 16, 3, 1, 4),  TILE(128, 32, 8, 4, 4, 16, 3, 1, 4),
                                          TILE(16, 128, 4, 4, 4, 32, 3, 1, 3),  TILE(128, 16, 4, 4, 8, 32, 3, 1, 3),
-                                         TILE(32, 64, 8, 4, 4, 16, 2, 4, 2),   TILE(128, 128, 8, 8, 4, 16, 3, 1, 2) };
+                                         TILE(32, 64, 8, 4, 4, 16, 2, 4, 2),   TILE(128, 128, 8, 8, 4, 16, 3, 1, 2),
+                                         TILE(128, 96, 8, 12, 4, 16, 3, 1, 3), TILE(96, 128, 12, 8, 4, 16, 3, 1, 3) };
 
 static bool candidate_fma(const void *desc, const ckl_device_info *device, int i, void *config)
 {
@@ -224,8 +199,9 @@ static bool candidate_fma(const void *desc, const ckl_device_info *device, int i
     const ckl_gemm_desc *d = desc;
     gemm_fma_config *c = config;
     const bool vectors = k_vector_of(d) == GEMM_FMA_QUAD && vector_of(d) == GEMM_FMA_QUAD;
+    const bool is_odd = k_vector_of(d) == 1, is_deep = d->layout == CKL_GEMM_NT && d->k > ELEMENTS_MOST;
     i += d->layout != CKL_GEMM_TN;
-    if (i >= COUNT_OF(tiles) - (d->layout == CKL_GEMM_NT && k_vector_of(d) == 1 && d->k > ELEMENTS_MOST))
+    if (i >= COUNT_OF(tiles) - (is_odd ? 2 + is_deep : d->gather ? 2 : 0))
         return false;
     *c = tiles[i];
     c->epilogue = gemm_epilogue_of(d);

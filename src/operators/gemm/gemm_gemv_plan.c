@@ -87,11 +87,11 @@ static ckl_status choose_gemv(const void *desc, const ckl_device_info *device, v
 
 /*
  * Multiply-adds of an SM in a cycle: of 16 bits, which are converted first, as of 2x7168x16384; of f32 as of
- * 8x8192x8192, and in loops no more than the warps' loads allow, of an element as of a vector (8x9216x1173).
+ * 8x8192x8192, and in loops no more than the warps' loads allow, of an element as of a vector (5x3072x52215).
  */
 static double rate_of(const ckl_gemm_desc *d, const gemm_gemv_config *c)
 {
-    const double BEST = 32, LANES = 32, LOAD_CYCLES = 6.5;
+    const double BEST = 32, LANES = 32, LOAD_CYCLES = 4.4;
     if (ckl_dtype_bytes(d->a) == 2)
         return 17;
     const double of_load = LANES * c->vec * c->rows * c->few / (c->rows + c->few);
@@ -99,28 +99,30 @@ static double rate_of(const ckl_gemm_desc *d, const gemm_gemv_config *c)
 }
 
 /*
- * Memory's rate is that of one row by 28672x8192. Beside multiply-adds a CTA without a loop has addresses and sums over
- * lanes, fitted to nine runs.
+ * Memory's rate is that of one row by 28672x8192. Beside multiply-adds a CTA of f32 without a loop has sums over lanes,
+ * one with a loop its beginning and end.
  */
 static plan_cost cost_gemv(const void *desc, const ckl_device_info *device, const void *config)
 {
     enum { CTAS = 2048 / GEMM_GEMV_THREADS };
+    const double SUM = 47, LOOP = 7000;
     const ckl_gemm_desc *d = desc;
     const gemm_gemv_config *c = config;
-    const int64_t bytes = (int64_t)ckl_dtype_bytes(d->a), depth = c->width * c->vec * max_i64(c->steps, 1);
-    const int64_t of_sm = ceil_div(ctas_of(d, c), device->sm_count);
-    const double of_turn = (double)of_sm / (double)ceil_div(of_sm, CTAS) * (190 + 38 * c->rows * c->few);
+    const bool f32 = ckl_dtype_bytes(d->a) == 4;
+    const int64_t depth = c->width * c->vec * max_i64(c->steps, 1), of_sm = ceil_div(ctas_of(d, c), device->sm_count);
+    const double of_turn = (double)of_sm / (double)ceil_div(of_sm, CTAS) * SUM * c->rows * c->few;
     return gemm_product_cost(d, device,
                              (product_work){ .tiles = (double)ctas_of(d, c),
-                                             .ctas = CTAS,
+                                             .ctas = f32 && !c->steps ? (int)of_sm : CTAS, // loops are no turns
                                              .steps = (double)ceil_div(d->k, depth),
                                              .multiply_adds = (double)(rows_of(c) * c->few * depth),
                                              .rate = rate_of(d, c),
-                                             .step_cycles = 600,
-                                             .tile_cycles = c->steps     ? 380 + of_turn
-                                                            : bytes == 2 ? 800
-                                                                         : 2500,
-                                             .bytes_per_us = c->few > 2 && bytes == 4 ? 4.1e6 : 4.55e6 });
+                                             .step_cycles = f32 && c->steps ? 0 : 600,
+                                             .tile_cycles = c->steps ? of_turn
+                                                            : f32    ? LOOP
+                                                                     : 800,
+                                             .bytes_per_us = c->few > 2 && f32 ? 4.1e6 : 4.55e6,
+                                             .us = f32 ? 0.36 : 0 });
 }
 
 static ckl_status admit_gemv(const void *desc, const ckl_device_info *device, const void *config)

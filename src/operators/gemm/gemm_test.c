@@ -3,6 +3,8 @@
 
 #define F32_WARPS  "tile_m=128 tile_n=128 block_m=8 block_n=8 lanes_m=4 ctas=2 groups_k=1 "
 #define F32_GROUPS "tile_m=32 tile_n=64 block_m=8 block_n=4 lanes_m=4 stages=2 ctas=2 groups_k=4 "
+#define F32_WIDE   "tile_m=128 tile_n=96 block_m=8 block_n=12 lanes_m=4 depth=16 stages=3 ctas=3 groups_k=1 "
+#define F32_TALL   "tile_m=96 tile_n=128 block_m=12 block_n=8 lanes_m=4 depth=16 stages=3 ctas=3 groups_k=1 "
 #define F32_SQUARE "tile_m=128 tile_n=128 block_m=8 block_n=16 lanes_m=4 depth=8 stages=4 ctas=2 groups_k=1 "
 #define ONE        "consumers=1 pingpong=0 cluster_m=1 cluster_n=1 " // consumers of sm90, without clusters
 #define TWO        "consumers=2 pingpong=0 cluster_m=1 cluster_n=1 "
@@ -123,6 +125,10 @@ static const char *const cases[] = {
     "depth=8 stages=3 vec_k=1 whole=0' # of single elements",
     "m=140 n=147 k=32 a=f32 beta=1 bias=1 activation=dgelu impl=fma config='" F32_WARPS
     "depth=8 stages=3 whole=0 sliced=0' # one of C and X",
+    "m=140 n=191 k=500 a=f32 fill=hard impl=fma config='" F32_WIDE "sliced=1' # 96 columns, quads of three",
+    "m=70 n=100 k=84 a=f32 beta=1 bias=1 activation=gelu layout=tt impl=fma config='" F32_WIDE "sliced=0'",
+    "m=100 n=261 k=500 a=f32 beta=1 fill=hard impl=fma config='" F32_TALL "sliced=1' # and 96 rows",
+    "m=200 n=68 k=44 gated=1 activation=silu a=f32 layout=nn impl=fma config='" F32_TALL "sliced=0'",
     "batch=3 m=20 n=33 k=21 layout=nn a=f32 impl=fma",
     "m=6 n=5 k=0 a=f32 beta=1 layout=tt impl=fma",
     "m=70 n=33 k=40 gated=1 activation=gelu a=f32 scale_d=1 scale_a=row impl=fma",
