@@ -73,6 +73,7 @@ typedef struct conv_sm90_shape {
 } conv_sm90_shape;
 
 conv_sm90_shape conv_sm90_shape_of(const conv_sm90_config *config);
+conv_sm90_shape conv_sm90_memory(const conv_sm90_config *config); // all but the boxes of consumers: what a choice asks
 
 void conv_sm90(const void *config, int kernel);
 
@@ -212,6 +213,9 @@ bool conv_sm90_candidate(const conv_sm90_problem *problem, const ckl_device_info
 
 /* The same config with boxes for all three rows of a filter, of a problem that may be tall. */
 void conv_sm90_load_tall(const conv_sm90_problem *problem, const ckl_device_info *device, conv_sm90_config *config);
+
+/* Tiles of pixels and filters of a launch. */
+double conv_sm90_tiles(const conv_sm90_problem *problem, const conv_sm90_config *config);
 
 /* What a config's cost is made of but for the number of slices, of which a choice tries many: cycles, counts. */
 typedef struct conv_sm90_work {
