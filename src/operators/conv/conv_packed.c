@@ -195,7 +195,7 @@ static conv_packed_way way_of_weight(const conv_packed_weight_config *c)
 
 static const conv_packed_problem *packed_weight_of(const void *desc, const conv_packed_weight_config *c)
 {
-    return &((const conv_prepared *)desc)->packed[way_of_weight(c)];
+    return &conv_prepared_of(desc)->packed[way_of_weight(c)];
 }
 
 /* Does dw lie as the products do, in whole 16 bytes? */
@@ -256,10 +256,10 @@ static ckl_status admit_packed_weight(const void *desc, const ckl_device_info *d
         FAIL(CKL_UNSUPPORTED, "conv packed_weight: it computes the gradient of weights alone");
     if (c->nchw != (d->layout == CKL_IMAGE_NCHW))
         FAIL(CKL_INVALID, "conv packed_weight: nchw=%d is not the problem's layout", c->nchw);
-    if (c->fold && (c->patches || !((const conv_prepared *)desc)->can[CONV_FOLDED]))
+    if (c->fold && (c->patches || !conv_prepared_of(desc)->can[CONV_FOLDED]))
         FAIL(CKL_UNSUPPORTED, "conv packed_weight: fold=1 takes up to %d channels and neighbouring columns",
              CONV_FOLDED_MAX);
-    if (c->patches && !((const conv_prepared *)desc)->can[way_of_weight(c)])
+    if (c->patches && !conv_prepared_of(desc)->can[way_of_weight(c)])
         FAIL(CKL_UNSUPPORTED,
              "conv packed_weight: patches take images without groups, up to 256 taps and 256 channels, "
              "of dy strides of 1 without bias");

@@ -107,20 +107,15 @@ conv_pointwise_problem conv_pointwise_of(const ckl_conv_desc *d)
     return p;
 }
 
-static const conv_pointwise_problem *problem_of(const void *desc)
-{
-    return &((const conv_prepared *)desc)->pointwise;
-}
-
 const ckl_gemm_desc *conv_pointwise_product(const void *desc)
 {
-    return &problem_of(desc)->product;
+    return &conv_prepared_of(desc)->pointwise.product;
 }
 
 ckl_status conv_pointwise_check_pixels(const void *desc)
 {
     const ckl_conv_desc *d = desc;
-    if (problem_of(desc)->of_images)
+    if (conv_prepared_of(desc)->pointwise.of_images)
         return CKL_OK;
     if (d->t > 1 || d->r > 1 || d->s > 1)
         FAIL(CKL_UNSUPPORTED, "conv pointwise: a filter of %" PRId64 "x%" PRId64 "x%" PRId64 " is no pixel", d->t, d->r,
@@ -129,7 +124,7 @@ ckl_status conv_pointwise_check_pixels(const void *desc)
         FAIL(CKL_UNSUPPORTED, "conv pointwise: with strides or padding y has not the pixels of x");
     if (d->layout != CKL_IMAGE_NHWC)
         FAIL(CKL_UNSUPPORTED, "conv pointwise: it takes NHWC without groups");
-    if (!problem_of(desc)->in_runs)
+    if (!conv_prepared_of(desc)->pointwise.in_runs)
         FAIL(CKL_UNSUPPORTED, "conv pointwise: the pixels of x or y are not equally far apart");
     return CKL_OK;
 }
@@ -323,10 +318,10 @@ static ckl_status admit_pointwise(const void *desc, const ckl_device_info *devic
 {
     const ckl_conv_desc *d = desc;
     TRY(conv_pointwise_check(desc));
-    if (problem_of(desc)->of_images && d->layout == CKL_IMAGE_NHWC &&
+    if (conv_prepared_of(desc)->pointwise.of_images && d->layout == CKL_IMAGE_NHWC &&
         d->c * (int64_t)ckl_dtype_bytes(d->dtype) % 16 == 0)
         FAIL(CKL_UNSUPPORTED, "conv pointwise: sm90 and sliced take an image as a row by taps");
-    if (problem_of(desc)->skipped * (int64_t)ckl_dtype_bytes(d->dtype) % 16)
+    if (conv_prepared_of(desc)->pointwise.skipped * (int64_t)ckl_dtype_bytes(d->dtype) % 16)
         FAIL(CKL_UNSUPPORTED, "conv pointwise: the pixel of the filter that is seen begins inside 16 bytes");
     const ckl_gemm_desc *product = conv_pointwise_product(desc);
     return gemm_sm90_admit(product, device, config);
@@ -335,7 +330,8 @@ static ckl_status admit_pointwise(const void *desc, const ckl_device_info *devic
 ckl_gemm_args conv_pointwise_matrices(const ckl_conv_desc *d, const ckl_conv_args *a)
 {
     const bool data = d->direction == CKL_CONV_DATA, weight = d->direction == CKL_CONV_WEIGHT;
-    const char *w = a->w ? (const char *)a->w + problem_of(d)->skipped * (int64_t)ckl_dtype_bytes(d->dtype) : NULL;
+    const char *w =
+        a->w ? (const char *)a->w + conv_prepared_of(d)->pointwise.skipped * (int64_t)ckl_dtype_bytes(d->dtype) : NULL;
     return (ckl_gemm_args){ .a = data || weight ? a->dy : a->x,
                             .b = weight ? a->x : w,
                             .c = a->residual,

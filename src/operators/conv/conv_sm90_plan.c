@@ -1,4 +1,4 @@
-/* conv_sm90_plan.c - the host side of the Hopper kernel: configs to consider, what they cost, what it takes. */
+/* conv_sm90_plan.c - the host side of the Hopper kernel: configs to consider, what it takes. */
 #include <math.h>
 
 #include "base/math.h"
@@ -114,11 +114,6 @@ static int width_of(const conv_sm90_problem *p, int i)
     return own % CONV_SM90_SPAN == 0 || (i > WIDE && own == wider) ? 0 : (int)own;
 }
 
-static const conv_sm90_problem *problem_of(const void *desc)
-{
-    return &((const conv_prepared *)desc)->plain;
-}
-
 static ckl_status check_rows(const conv_sm90_problem *p)
 {
     if (p->desc.layout != CKL_IMAGE_NHWC)
@@ -225,7 +220,7 @@ void conv_sm90_load_tall(const conv_sm90_problem *p, const ckl_device_info *devi
  */
 static bool candidate_sm90(const void *desc, const ckl_device_info *device, int i, void *config)
 {
-    const conv_sm90_problem *p = problem_of(desc);
+    const conv_sm90_problem *p = &conv_prepared_of(desc)->plain;
     const ckl_conv_desc *d = &p->desc;
     conv_sm90_config *c = config;
     if (check_rows(p) != CKL_OK)
@@ -255,7 +250,7 @@ static bool candidate_sm90(const void *desc, const ckl_device_info *device, int 
 
 static plan_cost cost_sm90(const void *desc, const ckl_device_info *device, const void *config)
 {
-    const conv_sm90_work work = conv_sm90_work_of(problem_of(desc), config);
+    const conv_sm90_work work = conv_sm90_work_of(&conv_prepared_of(desc)->plain, config);
     return conv_sm90_cost_of(&work, device, config);
 }
 
@@ -404,7 +399,7 @@ ckl_status conv_sm90_admit(const conv_sm90_problem *p, const ckl_device_info *de
 
 static ckl_status admit_sm90(const void *desc, const ckl_device_info *device, const void *config)
 {
-    const conv_sm90_problem *p = problem_of(desc);
+    const conv_sm90_problem *p = &conv_prepared_of(desc)->plain;
     const conv_sm90_config *c = config;
     TRY(check_rows(p));
     if (c->slices != 1)

@@ -173,14 +173,9 @@ ckl_conv_desc conv_in_one_row(const ckl_conv_desc *d)
     return row;
 }
 
-static const conv_sm90_problem *row_of(const void *desc)
-{
-    return &((const conv_prepared *)desc)->row;
-}
-
 static bool candidate_sm90_weight(const void *desc, const ckl_device_info *device, int i, void *config)
 {
-    return conv_weight_candidate(row_of(desc), device, i, can_store(desc) ? 1 : 2, config);
+    return conv_weight_candidate(&conv_prepared_of(desc)->row, device, i, can_store(desc) ? 1 : 2, config);
 }
 
 /* One slice of one row is slower than modelled: 512 to 2048 channels of 7x7 take 9.59 us, not 7.20. */
@@ -188,7 +183,7 @@ static plan_cost cost_sm90_weight(const void *desc, const ckl_device_info *devic
 {
     const double ONE_ROW = 1.3;
     const conv_sm90_weight_config *c = config;
-    const conv_sm90_problem *row = row_of(desc);
+    const conv_sm90_problem *row = &conv_prepared_of(desc)->row;
     plan_cost cost = conv_weight_cost(row, device, c);
     cost.us *= c->slices == 1 && row->desc.w != ((const ckl_conv_desc *)desc)->w ? ONE_ROW : 1;
     return cost;
@@ -254,7 +249,7 @@ static ckl_status admit_sm90_weight(const void *desc, const ckl_device_info *dev
     if (d->c % 8 || d->k % 8)
         FAIL(CKL_UNSUPPORTED, "conv sm90_weight: c=%" PRId64 " or k=%" PRId64 " channels are not whole 16 bytes", d->c,
              d->k);
-    return conv_weight_admit(row_of(desc), device, config);
+    return conv_weight_admit(&conv_prepared_of(desc)->row, device, config);
 }
 
 /* The sums of all slices, then those of the bias. */
@@ -320,7 +315,7 @@ ckl_status conv_weight_launch(const ckl_plan *plan, const conv_sm90_weight_confi
 
 static ckl_status launch_sm90_weight(const ckl_plan *plan, const void *args, ckl_stream stream)
 {
-    const ckl_conv_desc *d = &row_of(plan->desc)->desc;
+    const ckl_conv_desc *d = &conv_prepared_of(plan->desc)->row.desc;
     ckl_conv_args a = *(const ckl_conv_args *)args;
     conv_tensor at[CONV_TENSORS];
     conv_tensors_of(d, at);
