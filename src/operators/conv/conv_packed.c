@@ -206,18 +206,19 @@ static bool stores_products(const ckl_conv_desc *d, const conv_packed_weight_con
 
 static bool candidate_packed_weight(const void *desc, const ckl_device_info *device, int i, void *config)
 {
-    enum { WIDTHS = 8 };
     static const conv_packed_way ways[] = { CONV_PLAIN, CONV_FOLDED, CONV_PATCHES_X, CONV_PATCHES_Y };
     const conv_prepared *p = desc;
     conv_packed_weight_config *c = config;
     c->nchw = p->desc.layout == CKL_IMAGE_NCHW;
-    for (int way = 0, before = 0; way < COUNT_OF(ways); way++) {
-        if (!p->can[ways[way]] || i / WIDTHS > before++)
-            continue;
-        c->fold = ways[way] == CONV_FOLDED;
-        c->patches = ways[way] > CONV_FOLDED ? (choice)(ways[way] - CONV_FOLDED) : 0;
-        return conv_weight_candidate(&p->packed[ways[way]].inner, device, i % WIDTHS,
-                                     stores_products(&p->desc, c) ? 1 : 2, &c->conv);
+    for (int way = 0; way < COUNT_OF(ways); way++) {
+        const conv_sm90_problem *inner = &p->packed[ways[way]].inner;
+        const int count = p->can[ways[way]] ? conv_weight_candidates(inner) : 0;
+        if (i < count) {
+            c->fold = ways[way] == CONV_FOLDED;
+            c->patches = ways[way] > CONV_FOLDED ? (choice)(ways[way] - CONV_FOLDED) : 0;
+            return conv_weight_candidate(inner, device, i, stores_products(&p->desc, c) ? 1 : 2, &c->conv);
+        }
+        i -= count;
     }
     return false;
 }

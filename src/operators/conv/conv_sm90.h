@@ -110,7 +110,8 @@ ckl_conv_desc conv_sliced_desc(const ckl_conv_desc *desc);
     X(owner, int, stages, "4", "3 4 5 6 8", "boxes of 64 pixels in shared memory")                \
     X(owner, int, slices, "1", "1 2 3 4 6 8 12 16 24 32 64", "of the pixels, summed apart first") \
     X(owner, int, step_w, "1", "", "columns from one to the next place of a filter")              \
-    X(owner, int, step_h, "1", "", "rows")
+    X(owner, int, step_h, "1", "", "rows")                                                        \
+    X(owner, bool, tall, "0", "0 1", "columns are those of all three rows of a filter, which see one box")
 
 CONV_CONFIG(conv_sm90_weight_config, CONV_WEIGHT_CONFIG);
 
@@ -123,6 +124,7 @@ enum {
 /* What the kernel and its host side derive alike from a config. */
 typedef struct conv_weight_shape {
     int tile_m; // filters of a CTA
+    int x_rows; // pixels of x of a stage, of all boxes
     ckl_dtype sum_dtype;
     int sum_cols; // of a staging buffer
     int64_t stage_bytes, smem_bytes;
@@ -258,7 +260,8 @@ ckl_status conv_sm90_launch(const ckl_plan *plan, const conv_sm90_config *config
  */
 ckl_conv_desc conv_in_one_row(const ckl_conv_desc *desc);
 
-/* The same of the gradient of weights; slices: no fewer than `least`. */
+/* The same of the gradient of weights; slices: no fewer than `least`. How many there are. */
+int conv_weight_candidates(const conv_sm90_problem *problem);
 bool conv_weight_candidate(const conv_sm90_problem *problem, const ckl_device_info *device, int i, int least,
                            conv_sm90_weight_config *config);
 plan_cost conv_weight_cost(const conv_sm90_problem *problem, const ckl_device_info *device,

@@ -10,8 +10,9 @@ conv_weight_shape conv_weight_shape_of(const conv_sm90_weight_config *c)
 {
     const int rows = CONV_SM90_ROWS;
     conv_weight_shape s = { .tile_m = rows * c->consumers, .sum_dtype = c->slices > 1 ? CKL_F32 : c->form.out };
+    s.x_rows = c->tall ? c->box_w * (c->box_h + CONV_SM90_TALL - 1) : CONV_WEIGHT_PIXELS * c->tile_n / CONV_SM90_SPAN;
     s.sum_cols = 128 / (int)ckl_dtype_bytes(s.sum_dtype);
-    s.stage_bytes = (int64_t)(s.tile_m + c->tile_n) * CONV_WEIGHT_PIXELS * 2;
+    s.stage_bytes = ((int64_t)s.tile_m * CONV_WEIGHT_PIXELS + (int64_t)s.x_rows * CONV_SM90_SPAN) * 2;
     s.smem_bytes = c->stages * (s.stage_bytes + 16) + (int64_t)c->consumers * CONV_SM90_BUFFERS * rows * 128;
     s.smem_bytes += c->form.bias ? 1024 : 0; // a column of ones
     return s;
@@ -64,7 +65,7 @@ static double absent_bytes(const conv_sm90_problem *p, const conv_sm90_weight_co
     const int64_t spans = ceil_div(p->in, CONV_SM90_SPAN), tile_m = (int64_t)CONV_SM90_ROWS * c->consumers;
     const double channels = CONV_SM90_SPAN - (double)p->in / (double)spans;
     const double filters = (double)tile_m - (double)p->out / (double)ceil_div(p->out, tile_m);
-    return 2 * CONV_WEIGHT_PIXELS * (channels * c->tile_n / CONV_SM90_SPAN + filters);
+    return 2 * (channels * conv_weight_shape_of(c).x_rows + filters * CONV_WEIGHT_PIXELS);
 }
 
 /* What the number of slices leaves alone. */
@@ -83,7 +84,7 @@ typedef struct tile_cost {
  */
 static tile_cost tile_cost_of(const conv_sm90_problem *p, const conv_sm90_weight_config *c)
 {
-    const double PRODUCTS = 2048, BYTES = 64, ZEROS = 13, EPILOGUE = 10;
+    const double PRODUCTS = 2048, BYTES = 47, ZEROS = 13, EPILOGUE = 10;
     const conv_weight_shape s = conv_weight_shape_of(c);
     const double multiply = (double)s.tile_m * c->tile_n * CONV_WEIGHT_PIXELS / PRODUCTS, absent = absent_bytes(p, c),
                  load = ((double)s.stage_bytes - absent) / BYTES + absent / ZEROS;
@@ -100,7 +101,7 @@ static tile_cost tile_cost_of(const conv_sm90_problem *p, const conv_sm90_weight
 /* Sums of slices go to memory (mostly L2) and back, and are added by a launch of their own. */
 static double us_of(const tile_cost *c, const ckl_device_info *device, int slices)
 {
-    const double START = 2000, HERTZ = 1.7e9, SUM_BYTES = 3.5e6, SUM_US = 2;
+    const double START = 2000, HERTZ = 1.7e9, SUM_BYTES = 7e6, SUM_US = 2;
     const double tile = ceil(c->boxes / slices) * c->stage + c->epilogue;
     const double waves = ceil(c->tiles * slices / device->sm_count);
     const double sums = slices > 1 ? SUM_US + 2 * 4 * slices * c->sums / SUM_BYTES : 0;
@@ -129,16 +130,23 @@ static int slices_of(const conv_sm90_problem *p, const ckl_device_info *device, 
     return best;
 }
 
+enum { WIDTHS = 4, TALL_N = CONV_SM90_TALL * CONV_SM90_SPAN }; // of tiles in spans
+
+int conv_weight_candidates(const conv_sm90_problem *p)
+{
+    return 2 * (WIDTHS + p->may_be_tall);
+}
+
 bool conv_weight_candidate(const conv_sm90_problem *p, const ckl_device_info *device, int i, int least,
                            conv_sm90_weight_config *c)
 {
-    static const int widths[] = { 64, 128, 192, 256 };
-    if (i >= 2 * COUNT_OF(widths))
+    if (i >= conv_weight_candidates(p))
         return false;
-    const conv_box box = conv_fit_box(p->y, p->desc.n, CONV_WEIGHT_PIXELS);
+    c->tall = i / 2 == WIDTHS;
+    const conv_box box = c->tall ? p->tall_box[0] : conv_fit_box(p->y, p->desc.n, CONV_WEIGHT_PIXELS);
     c->form = conv_form_of(&p->desc);
-    c->tile_n = widths[i % COUNT_OF(widths)];
-    c->consumers = 2 - i / COUNT_OF(widths);
+    c->tile_n = c->tall ? TALL_N : (1 + i / 2) * CONV_SM90_SPAN;
+    c->consumers = 2 - i % 2;
     c->box_w = box.w;
     c->box_h = box.h;
     c->box_n = box.n;
@@ -200,6 +208,11 @@ static ckl_status check_config(const conv_sm90_problem *p, const ckl_device_info
     if (c->tile_n < 64 || c->tile_n % 64 || c->tile_n > 256)
         FAIL(CKL_INVALID, "conv sm90_weight: tile_n=%d is not a multiple of 64 up to 256", c->tile_n);
     TRY(conv_check_box("sm90_weight", box_of(c), CONV_WEIGHT_PIXELS, c->step_w, c->step_h));
+    if (c->tall && (!p->may_be_tall || c->tile_n != TALL_N || c->box_n > 1 || c->box_w % 8))
+        FAIL(CKL_UNSUPPORTED,
+             "conv sm90_weight: tall=1 takes filters of %d rows that all see something, of stride and dilation 1, by "
+             "tile_n=%d and boxes of one image in whole rows of 8",
+             CONV_SM90_TALL, TALL_N);
     TRY(conv_check_stages("sm90_weight", device, c->stages, conv_weight_shape_of(c).smem_bytes));
     if (c->slices < 1 || c->slices > SLICES_MAX || c->slices > fmax(2, boxes_of(p, c)))
         FAIL(CKL_INVALID, "conv sm90_weight: slices=%d is not in 1..%d, or more than boxes of pixels", c->slices,
