@@ -77,17 +77,20 @@ typedef struct tile_cost {
 } tile_cost;
 
 /*
- * Cycles of a tile: the epilogue, and stages at the slowest of three rates: the tensor cores, 64 bytes a cycle from L2
- * to an SM, or 128 to 145 bytes a cycle of shared memory, which TMA writes and each consumer reads (least in tiles of
- * 64 columns; bench/notes/conv.md). Zeros that TMA writes for absent channels come on top, about 13 bytes a cycle: 7
- * filters over 384 channels of 4 images of 224x224 take 245 us, 1180 cycles a stage, of which 640 are the bytes.
+ * Cycles of a tile: the epilogue, and stages at the slowest of three rates: the tensor cores; TMA, 64 bytes a cycle of
+ * pixels that follow each other and fewer of boxes of short rows (512 channels of 7x7, 320 pixels a stage, take 16.4
+ * us, 128 to 768 of 88 images of 8x8, 192 a stage, 28.1); or 128 to 145 bytes a cycle of shared memory, which TMA
+ * writes and each consumer reads (least in tiles of 64 columns; bench/notes/conv.md). Zeros that TMA writes for absent
+ * channels come on top, about 13 bytes a cycle: 7 filters over 384 channels of 4 images of 224x224 take 245 us, 1180
+ * cycles a stage, of which 640 are the bytes.
  */
 static tile_cost tile_cost_of(const conv_sm90_problem *p, const conv_sm90_weight_config *c)
 {
-    const double PRODUCTS = 2048, BYTES = 47, ZEROS = 13, EPILOGUE = 10;
+    const double PRODUCTS = 2048, IN_ORDER = 64, IN_BOXES = 47, ZEROS = 13, EPILOGUE = 10;
     const conv_weight_shape s = conv_weight_shape_of(c);
+    const double rate = c->box_w == CONV_WEIGHT_PIXELS ? IN_ORDER : IN_BOXES;
     const double multiply = (double)s.tile_m * c->tile_n * CONV_WEIGHT_PIXELS / PRODUCTS, absent = absent_bytes(p, c),
-                 load = ((double)s.stage_bytes - absent) / BYTES + absent / ZEROS;
+                 load = ((double)s.stage_bytes - absent) / rate + absent / ZEROS;
     const double read = (double)c->consumers * (CONV_SM90_ROWS + c->tile_n) * CONV_WEIGHT_PIXELS * 2;
     const double shared = (read + (double)s.stage_bytes) / (c->tile_n == 64 ? 128 : 145);
     return (tile_cost){ .stage = fmax(fmax(multiply, load), shared),
@@ -101,7 +104,7 @@ static tile_cost tile_cost_of(const conv_sm90_problem *p, const conv_sm90_weight
 /* Sums of slices go to memory (mostly L2) and back, and are added by a launch of their own. */
 static double us_of(const tile_cost *c, const ckl_device_info *device, int slices)
 {
-    const double START = 2000, HERTZ = 1.7e9, SUM_BYTES = 7e6, SUM_US = 2;
+    const double START = 2000, HERTZ = 1.7e9, SUM_BYTES = 3.5e6, SUM_US = 2;
     const double tile = ceil(c->boxes / slices) * c->stage + c->epilogue;
     const double waves = ceil(c->tiles * slices / device->sm_count);
     const double sums = slices > 1 ? SUM_US + 2 * 4 * slices * c->sums / SUM_BYTES : 0;
