@@ -590,6 +590,7 @@ const char *const conv_cases[] = {
     "n=2 c=3 h=17 w=11 k=3 groups=3 pad=1 dtype=f32 bias=1 impl=sliding config='ahead=5'",
     "n=3 c=3 h=29 w=24 k=1 pad=1 scale=1 bias=1 residual=1 activation=relu impl=sliding # one filter of three channels",
     "n=2 c=3 h=20 w=25 k=1 r=5 s=2 pad_left=2 dilation_h=2 misalign=1 impl=sliding",
+    "n=3 c=24 h=19 w=24 k=24 groups=24 pad=1 residual=1 impl=sliding config='vec=4 cols=8 high=7 shared=1 ctas=2'",
     "n=3 c=16 h=9 w=5 k=16 groups=16 pad=1 bias=1 impl=sliding config='vec=2 cols=3 high=4 even=0 ahead=2 shared=1' # "
     "four neighbours share copies, strips end within a warp",
     "n=2 c=40 h=7 w=9 k=40 groups=40 r=5 s=5 pad=2 stride=2 dtype=bf16 residual=1 impl=sliding config='vec=2 cols=5 "

@@ -282,11 +282,8 @@ static double absent_us(const ckl_gemm_desc *d, const ckl_device_info *device, c
     return (double)tiles * (double)zeros / ZEROS / HERTZ * 1e6;
 }
 
-/*
- * How much longer short tiles take than by gemm's model. Where all read the same columns L2 does not serve them as
- * fast: 1408 to 56 channels of 8 images of 24x24 take 10.1 us in 64x64, 8.4 in 128x64.
- */
-static double short_tiles(const ckl_gemm_desc *product, const ckl_device_info *device, const gemm_sm90_config *c)
+double conv_pointwise_short_tiles(const ckl_gemm_desc *product, const ckl_device_info *device,
+                                  const gemm_sm90_config *c)
 {
     const double FEW = 1.1, SHARED = 1.25;
     if (shares_columns(product, device) && !c->stays)
@@ -310,7 +307,7 @@ static plan_cost cost_pointwise(const void *desc, const ckl_device_info *device,
     plan_cost cost = gemm_sm90_cost(product, device, config);
     if (product->layout != CKL_GEMM_TN && !is_stream(product, device)) // K of TN runs down the boxes
         cost.us += absent_us(product, device, config);
-    cost.us *= short_tiles(product, device, config) * pingpong_alone(product, config);
+    cost.us *= conv_pointwise_short_tiles(product, device, config) * pingpong_alone(product, config);
     return cost;
 }
 
