@@ -77,15 +77,6 @@ conv_sm90_shape conv_sm90_memory(const conv_sm90_config *config); // all but the
 
 void conv_sm90(const void *config, int kernel);
 
-/* What both Hopper kernels describe alike: wgmma of 64 rows by n columns. */
-tiled_mma conv_mma_of(ckl_dtype dtype, int n);
-
-/*
- * A ring of boxes of `rows` by some spans of columns of 16-bit elements: as wgmma reads them, (COLUMNS,ROWS,STAGES),
- * and in *sSpans as TMA writes them, (ROWS,SPAN,SPANS,STAGES).
- */
-tensor conv_spans(const char *name, ckl_dtype dtype, int rows, int spans, int stages, tensor *sSpans);
-
 /*
  * Writes zeros to the pixels of dx that no tap sees: `warps` of each CTA share the rows, one row a warp.
  */
