@@ -288,15 +288,24 @@ const char *const conv_cases[] = {
     "n=2 c=72 h=5 w=6 k=71 pad=1 epilogue=tril impl=packed config='slices=2'",
 
     /* the gradient of weights by them */
-    "n=2 c=16 h=9 w=11 k=24 pad=1 direction=weight bias=1 out=f32 impl=sm90_weight config='consumers=1 slices=1'",
-    "n=3 c=72 h=7 w=7 k=136 pad=1 direction=weight bias=1 impl=sm90_weight config='consumers=2 tile_n=192 slices=3 "
+    "n=2 c=16 h=9 w=11 k=24 pad=1 direction=weight bias=1 out=f32 impl=sm90_weight config='consumers=1 slices=1 "
+    "tall=0'",
+    "n=3 c=72 h=7 w=7 k=136 pad=1 direction=weight bias=1 impl=sm90_weight config='tall=0 consumers=2 tile_n=192 "
+    "slices=3 "
     "stages=4' # two chunks of channels, two tiles of filters",
     "n=3 c=8 h=13 w=12 k=200 r=3 s=5 stride_h=2 stride_w=3 pad=2 dilation=2 direction=weight dtype=bf16 "
     "impl=sm90_weight config='consumers=2 tile_n=256 slices=2 stages=3'",
     "n=12 c=136 h=9 w=9 k=72 r=1 s=1 direction=weight dtype=bf16 impl=sm90_weight config='tile_n=64 slices=1'",
-    "n=1 c=8 d=5 h=6 w=7 k=8 t=3 pad=1 direction=weight dtype=bf16 impl=sm90_weight config='slices=2'",
+    "n=1 c=8 d=5 h=6 w=7 k=8 t=3 pad=1 direction=weight dtype=bf16 impl=sm90_weight config='slices=2 tall=0 tile_n=64 "
+    "stages=4'",
     "n=2 c=16 h=12 w=12 k=64 r=7 s=7 pad=3 direction=weight impl=sm90_weight config='consumers=1 tile_n=64 slices=4' # "
     "more tiles than CTAs",
+    "n=2 c=64 h=16 w=17 k=128 pad=1 bias=1 direction=weight impl=sm90_weight config='tall=1 tile_n=192 consumers=2 "
+    "box_w=16 box_h=4 box_n=1 slices=1 stages=3' # rows of a filter that see one box",
+    "n=3 c=72 h=9 w=11 k=136 s=5 pad=1 stride_w=2 dilation_w=2 direction=weight dtype=bf16 out=f32 impl=sm90_weight "
+    "config='tall=1 tile_n=192 consumers=1 box_w=32 box_h=2 box_n=1 slices=2 stages=4' # chunks by columns of a filter",
+    "n=2 c=8 d=5 h=9 w=17 k=72 t=3 s=2 pad=1 direction=weight impl=sm90_weight config='tall=1 tile_n=192 consumers=1 "
+    "box_w=8 box_h=8 box_n=1 slices=5 stages=2' # by slices of a filter",
     "n=2 c=16 h=9 w=11 k=24 pad=1 x_w=24 y_w=40 y_h=480 direction=weight bias=1 impl=sm90_weight",
     "n=4 c=11 h=9 w=7 k=21 pad=1 direction=weight bias=1 impl=packed_weight",
     "n=4 c=19 h=9 w=7 k=24 pad=1 stride=2 direction=weight layout=nchw dtype=bf16 out=f32 impl=packed_weight",
@@ -581,6 +590,7 @@ const char *const conv_cases[] = {
     "n=2 c=3 h=17 w=11 k=3 groups=3 pad=1 dtype=f32 bias=1 impl=sliding config='ahead=5'",
     "n=3 c=3 h=29 w=24 k=1 pad=1 scale=1 bias=1 residual=1 activation=relu impl=sliding # one filter of three channels",
     "n=2 c=3 h=20 w=25 k=1 r=5 s=2 pad_left=2 dilation_h=2 misalign=1 impl=sliding",
+    "n=3 c=24 h=19 w=24 k=24 groups=24 pad=1 residual=1 impl=sliding config='vec=4 cols=8 high=7 shared=1 ctas=2'",
     "n=3 c=16 h=9 w=5 k=16 groups=16 pad=1 bias=1 impl=sliding config='vec=2 cols=3 high=4 even=0 ahead=2 shared=1' # "
     "four neighbours share copies, strips end within a warp",
     "n=2 c=40 h=7 w=9 k=40 groups=40 r=5 s=5 pad=2 stride=2 dtype=bf16 residual=1 impl=sliding config='vec=2 cols=5 "

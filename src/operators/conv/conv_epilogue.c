@@ -25,12 +25,12 @@ val conv_tiles_along(val length, int size)
     return div(add(conv_number(length), imm(size - 1)), imm(size));
 }
 
-conv_tile_grid conv_tile_grid_of(const conv_values *p, int wide, int high)
+conv_tile_grid conv_tile_grid_of(const conv_values *p, int wide, int high, int images)
 {
-    conv_tile_grid g = {
-        wide, high, conv_tiles_along(p->y_size[2], wide), conv_tiles_along(p->y_size[1], high), { 0 }
-    };
-    g.count = mul(mul(g.columns, g.rows), conv_number(p->n));
+    conv_tile_grid g = { .wide = wide, .high = high, .images = images };
+    g.columns = conv_tiles_along(p->y_size[2], wide);
+    g.rows = conv_tiles_along(p->y_size[1], high);
+    g.count = mul(mul(g.columns, g.rows), images > 1 ? conv_tiles_along(p->n, images) : conv_number(p->n));
     return g;
 }
 
@@ -39,7 +39,7 @@ conv_tile_place conv_tile_at(const conv_tile_grid *g, val tile)
     val row = div(tile, g->columns), n = div(row, g->rows);
     return (conv_tile_place){ .w = mul(sub(tile, mul(row, g->columns)), imm(g->wide)),
                               .h = mul(sub(row, mul(n, g->rows)), imm(g->high)),
-                              .n = n };
+                              .n = mul(n, imm(g->images)) };
 }
 
 val conv_signed(val x)

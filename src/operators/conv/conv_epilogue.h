@@ -75,9 +75,9 @@ val conv_zero(ckl_dtype dtype);
 val conv_number(val x);
 val conv_signed(val x);
 
-/* Tiles of y, so many columns by rows of an image: u32, along both, and in all; where one of them begins. */
+/* Tiles of y, so many columns by rows by images: u32, along both, and in all; where one of them begins. */
 typedef struct conv_tile_grid {
-    int wide, high;
+    int wide, high, images;
     val columns, rows, count;
 } conv_tile_grid;
 
@@ -85,7 +85,7 @@ typedef struct conv_tile_place {
     val w, h, n;
 } conv_tile_place;
 
-conv_tile_grid conv_tile_grid_of(const conv_values *params, int wide, int high);
+conv_tile_grid conv_tile_grid_of(const conv_values *params, int wide, int high, int images);
 conv_tile_place conv_tile_at(const conv_tile_grid *grid, val tile);
 
 /* How many of `size` cover a length. */

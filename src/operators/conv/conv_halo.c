@@ -40,13 +40,8 @@ typedef struct halo_kernel {
     tensor sY;     // (PIXEL,CHANNEL,1)
     pipeline ring;
     val channel; // the CTA's first
-    val tiles_w, tiles_h, count;
+    conv_tile_grid grid;
 } halo_kernel;
-
-/* A tile of y: its first pixel and its first image. */
-typedef struct tile_place {
-    val w, h, n;
-} tile_place;
 
 /* The next tile to load, and its stage. */
 typedef struct tiles_ahead {
@@ -70,17 +65,7 @@ static void describe(halo_kernel *k)
                         make_layout(shape(s->channels, c->rows * c->columns), stride(1, s->channels + PADDING)), 16);
     k->ring = make_pipeline("ring", c->stages, 1, s->threads);
     k->channel = mul(cta_y(), imm(s->channels));
-    k->tiles_w = conv_tiles_along(k->p.y_size[2], s->cols * c->wide);
-    k->tiles_h = conv_tiles_along(k->p.y_size[1], c->high);
-    k->count = mul(mul(k->tiles_w, k->tiles_h), conv_tiles_along(k->p.n, c->images));
-}
-
-static tile_place place_of_tile(const halo_kernel *k, val tile)
-{
-    val rest = div(tile, k->tiles_w), n = div(rest, k->tiles_h);
-    return (tile_place){ .w = mul(sub(tile, mul(rest, k->tiles_w)), imm(k->size.cols * k->cfg->wide)),
-                         .h = mul(sub(rest, mul(n, k->tiles_h)), imm(k->cfg->high)),
-                         .n = mul(n, imm(k->cfg->images)) };
+    k->grid = conv_tile_grid_of(&k->p, s->cols * c->wide, c->high, c->images);
 }
 
 /*
@@ -114,7 +99,7 @@ static void load_filters(const halo_kernel *k)
 static void load_tile(const halo_kernel *k, const pipeline_state *stage, val tile)
 {
     const conv_halo_config *c = k->cfg;
-    const tile_place place = place_of_tile(k, tile);
+    const conv_tile_place place = conv_tile_at(&k->grid, tile);
     val w = sub(mul(place.w, imm(c->step_w)), conv_number(k->p.pad[2]));
     const val outer[] = { sub(mul(place.h, imm(c->step_h)), conv_number(k->p.pad[1])), imm(0), place.n };
     pipeline_expect(&k->ring, stage, imm((int)tma_bytes(&k->tmaX)));
@@ -131,7 +116,7 @@ static val loads_tiles(const halo_kernel *k)
 /* Loads the box of x below the next tile, if there is one, to a stage that all have left. */
 static void load_ahead(const halo_kernel *k, tiles_ahead *a)
 {
-    IF(logical_and(loads_tiles(k), lt(a->tile, k->count)))
+    IF(logical_and(loads_tiles(k), lt(a->tile, k->grid.count)))
         load_tile(k, &a->stage, a->tile);
     assign(a->tile, add(a->tile, grid_x()));
     pipeline_advance(&a->stage);
@@ -387,7 +372,7 @@ static void stage_pixel(const halo_kernel *k, const band_role *w, const conv_cha
 }
 
 static void stage_tile(const halo_kernel *k, const band_role *w, const conv_channels *channels, val channel,
-                       const tile_place *tile)
+                       const conv_tile_place *tile)
 {
     const conv_halo_config *c = k->cfg;
     const bool by_place = c->form.residual || conv_is_custom(&c->form);
@@ -413,7 +398,7 @@ static void stage_tile(const halo_kernel *k, const band_role *w, const conv_chan
     }
 }
 
-static void store_tile(const halo_kernel *k, const tile_place *tile)
+static void store_tile(const halo_kernel *k, const conv_tile_place *tile)
 {
     const val outer[] = { tile->h, imm(0), tile->n };
     tma_store_of(&k->tmaY, slice(k->sY, _, _, 0), tile->w, k->channel, 3, outer);
@@ -430,7 +415,7 @@ static void multiply(const halo_kernel *k, tiles_ahead *ahead)
     pipeline_state stage = consumer_state(&k->ring);
     fill_bands(k);
     cta_sync();
-    LOOP_FROM(tile, cta_x(), k->count, grid_x()) {
+    LOOP_FROM(tile, cta_x(), k->grid.count, grid_x()) {
         load_ahead(k, ahead); // to the last tile's stage: all have left it, and met since, to store y
         fill(w.rSum, immf(0));
         pipeline_wait_full(&k->ring, &stage);
@@ -441,7 +426,7 @@ static void multiply(const halo_kernel *k, tiles_ahead *ahead)
                 UNROLL(q, rows_of(c))
                     add_taps(k, &w, stage.stage, p, q);
         pipeline_advance(&stage);
-        const tile_place place = place_of_tile(k, tile);
+        const conv_tile_place place = conv_tile_at(&k->grid, tile);
         staging_wait(&staged, 0);
         stage_tile(k, &w, &channels, channel, &place);
         STAGED_STORE(&staged)

@@ -32,11 +32,6 @@ conv_halo_shape conv_halo_shape_of(const conv_halo_config *c)
     return s;
 }
 
-static const conv_halo_problem *problem_of(const void *desc)
-{
-    return &((const conv_prepared *)desc)->halo;
-}
-
 conv_halo_problem conv_halo_of(const ckl_conv_desc *d)
 {
     const bool data = d->direction == CKL_CONV_DATA;
@@ -83,7 +78,7 @@ static bool candidate_halo(const void *desc, const ckl_device_info *device, int 
     enum { WIDTHS = 4, BANDS = 16, REST = 66, EPILOGUE = 16 }; // registers: bands in use, the rest, what else is held
     const ckl_conv_desc *d = desc;
     conv_halo_config *c = config;
-    const conv_halo_problem *h = problem_of(d);
+    const conv_halo_problem *h = &conv_prepared_of(d)->halo;
     const int rows = 1 + i % ROWS, few = d->k <= 2 * VECTOR ? 2 : WARPS;
     const bool cut = d->k > WARPS * VECTOR && d->k % (2 * VECTOR) && ckl_dtype_bytes(d->out) == 2;
     if (i >= (cut ? 2 : 1) * WIDTHS * ROWS)
@@ -109,7 +104,7 @@ static bool candidate_halo(const void *desc, const ckl_device_info *device, int 
 
 static double tiles_of(const ckl_conv_desc *d, const conv_halo_config *c)
 {
-    const conv_halo_problem *h = problem_of(d);
+    const conv_halo_problem *h = &conv_prepared_of(d)->halo;
     return (double)ceil_div(d->n, c->images) * (double)ceil_div(h->m[1].y, c->high) *
            (double)ceil_div(h->m[2].y, (int64_t)conv_halo_shape_of(c).cols * c->wide);
 }
@@ -205,7 +200,7 @@ static ckl_status admit_halo(const void *desc, const ckl_device_info *device, co
     TRY(check_problem(d));
     TRY(conv_check_form("halo", d, &c->form));
     TRY(conv_check_vectors("halo", d));
-    const conv_halo_problem *h = problem_of(d);
+    const conv_halo_problem *h = &conv_prepared_of(d)->halo;
     TRY(check_filter(d, h));
     if (c->rows != h->m[1].filter || c->columns != h->m[2].filter || !CONV_STEPS_FIT(c, d))
         FAIL(CKL_INVALID, "conv halo: the config's filter, strides or dilations are not the problem's");
@@ -230,7 +225,7 @@ static ckl_status admit_halo(const void *desc, const ckl_device_info *device, co
 static ckl_status launch_halo(const ckl_plan *plan, const void *args, ckl_stream stream)
 {
     const ckl_conv_desc *d = plan->desc;
-    const conv_halo_problem *h = problem_of(d);
+    const conv_halo_problem *h = &conv_prepared_of(d)->halo;
     const ckl_conv_args a = conv_turned_args(d, args);
     const conv_tensor x = conv_tensor_of(d, conv_read(d)), y = conv_tensor_of(d, conv_written(d));
     if (!PLAN_ALIGNED(16, a.x, a.y, a.residual))

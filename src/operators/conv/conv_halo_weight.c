@@ -84,7 +84,7 @@ static void describe(halo_kernel *k)
     k->ring = make_pipeline("ring", c->stages, 1, s->workers / 32);
     k->own = mul(cta_y(), imm(CHANNELS));
     k->channel = min(k->own, max(imm(0), sub(conv_number(k->p.groups), imm(CHANNELS))));
-    k->grid = conv_tile_grid_of(&k->p, CHUNK * c->wide, c->high);
+    k->grid = conv_tile_grid_of(&k->p, CHUNK * c->wide, c->high, 1);
 }
 
 /* The producer */

@@ -166,11 +166,6 @@ static void describe_kn2row(const void *config, int kernel)
 
 /* The host side */
 
-static const conv_kn2row_problem *problem_of(const void *desc)
-{
-    return &((const conv_prepared *)desc)->kn2row;
-}
-
 static bool has_planes(const ckl_conv_desc *d)
 {
     return d->layout == CKL_IMAGE_NCHW;
@@ -271,7 +266,7 @@ static bool is_copied(const ckl_gemm_desc *product)
 static ckl_status check_problem(const void *desc)
 {
     const ckl_conv_desc *of_plan = desc;
-    const conv_kn2row_problem *p = problem_of(desc);
+    const conv_kn2row_problem *p = &conv_prepared_of(desc)->kn2row;
     const ckl_conv_desc *d = &p->forward;
     TRY(conv_check_dense("kn2row", of_plan));
     TRY(conv_check_half("kn2row", of_plan));
@@ -298,7 +293,7 @@ static ckl_status check_problem(const void *desc)
 
 static bool candidate_kn2row(const void *desc, const ckl_device_info *device, int i, void *config)
 {
-    const conv_kn2row_problem *p = problem_of(desc);
+    const conv_kn2row_problem *p = &conv_prepared_of(desc)->kn2row;
     const ckl_conv_desc *d = &p->forward;
     conv_kn2row_config *c = config;
     if (i > 0 && check_problem(desc) != CKL_OK)
@@ -322,7 +317,7 @@ static plan_cost cost_kn2row(const void *desc, const ckl_device_info *device, co
 {
     const double LAUNCH = 2, SUMS_LAUNCH = 1.2, ADDED = 2e6, WRITTEN = 1e7, COPIED = 1e6,
                  PIXELS_COPIED = 3e6; // us; bytes of products, filters and pixels a us
-    const conv_kn2row_problem *p = problem_of(desc);
+    const conv_kn2row_problem *p = &conv_prepared_of(desc)->kn2row;
     const ckl_conv_desc *d = &p->forward;
     const gemm_sm90_config c = product_config(config);
     plan_cost cost = is_copied(&p->product) ? gemm_pitched_implementation.cost(&p->product, device, &c)
@@ -344,7 +339,7 @@ static ckl_status admit_kn2row(const void *desc, const ckl_device_info *device, 
     TRY(conv_check_form("kn2row", d, &of_config));
     if (c->rows != d->r || c->columns != d->s)
         FAIL(CKL_INVALID, "conv kn2row: the config's filter is not the problem's");
-    const ckl_gemm_desc *product = &problem_of(desc)->product;
+    const ckl_gemm_desc *product = &conv_prepared_of(desc)->kn2row.product;
     const gemm_sm90_config of_product = product_config(c);
     return (is_copied(product) ? gemm_pitched_implementation.admit : gemm_sm90_admit)(product, device, &of_product);
 }
@@ -363,14 +358,14 @@ static int64_t own_bytes(const conv_kn2row_problem *p)
 
 static int64_t workspace_kn2row(const ckl_plan *plan)
 {
-    const conv_kn2row_problem *p = problem_of(plan->desc);
+    const conv_kn2row_problem *p = &conv_prepared_of(plan->desc)->kn2row;
     const ckl_plan of = conv_plan_of(plan, &p->product, NULL);
     return own_bytes(p) + (is_copied(&p->product) ? gemm_pitched_implementation.workspace_bytes(&of) : 0);
 }
 
 static ckl_status launch_kn2row(const ckl_plan *plan, const void *args, ckl_stream stream)
 {
-    const conv_kn2row_problem *problem = problem_of(plan->desc);
+    const conv_kn2row_problem *problem = &conv_prepared_of(plan->desc)->kn2row;
     const ckl_conv_args a = conv_turned_args(plan->desc, args);
     const ckl_conv_desc *d = &problem->forward;
     const ckl_gemm_desc *product = &problem->product;

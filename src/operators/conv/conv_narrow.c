@@ -24,7 +24,7 @@ static void describe_tiles(narrow_kernel *k)
     const conv_values *p = &k->p;
     k->channels = convert(I32, p->c);
     k->outputs = convert(I32, p->k);
-    k->grid = conv_tile_grid_of(p, CONV_NARROW_W, CONV_NARROW_H);
+    k->grid = conv_tile_grid_of(p, CONV_NARROW_W, CONV_NARROW_H, 1);
 }
 
 static void describe_memory(narrow_kernel *k)

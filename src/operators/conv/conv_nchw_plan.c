@@ -17,11 +17,6 @@ conv_nchw_shape conv_nchw_shape_of(const conv_nchw_config *c)
     return s;
 }
 
-static const conv_nchw_problem *problem_of(const void *desc)
-{
-    return &((const conv_prepared *)desc)->nchw;
-}
-
 /*
  * Channels of a row of a copy: whole 128 bytes where they fill more than half, as zeros by TMA cost more than zeros in
  * memory.
@@ -82,7 +77,7 @@ static int stages_of(const conv_nchw_config *c, const ckl_device_info *device)
 static bool candidate_nchw_sm90(const void *desc, const ckl_device_info *device, int i, void *config)
 {
     static const int widths[] = { 64, 128, 192, 256 }, depths[] = { 64, 32, 16 };
-    const conv_nchw_problem *p = problem_of(desc);
+    const conv_nchw_problem *p = &conv_prepared_of(desc)->nchw;
     conv_nchw_config *c = config;
     if (i >= CONV_NCHW_CANDIDATES)
         return false;
@@ -102,7 +97,7 @@ static plan_cost cost_nchw_sm90(const void *desc, const ckl_device_info *device,
 {
     const double PRODUCTS = 2048, BYTES = 64, ALL_BYTES = 5600, ROW = 2.7, STAGE = 40, EPILOGUE = 10, START = 2000,
                  HERTZ = 1.7e9, LAUNCH = 1.5, COPIED = 1.25e6;
-    const conv_nchw_problem *p = problem_of(desc);
+    const conv_nchw_problem *p = &conv_prepared_of(desc)->nchw;
     const conv_nchw_config *c = config;
     const conv_nchw_shape s = conv_nchw_shape_of(c);
     const double tiles = tiles_of(p, c), active = fmin(tiles, device->sm_count), pixels = s.spans * SPAN;
@@ -150,7 +145,7 @@ static ckl_status check_problem(const ckl_conv_desc *d, const conv_nchw_problem 
 static ckl_status admit_nchw_sm90(const void *desc, const ckl_device_info *device, const void *config)
 {
     const ckl_conv_desc *d = desc;
-    const conv_nchw_problem *p = problem_of(desc);
+    const conv_nchw_problem *p = &conv_prepared_of(desc)->nchw;
     const conv_nchw_config *c = config;
     TRY(check_problem(d, p, device));
     TRY(conv_check_form("nchw_sm90", d, &c->form));
@@ -173,7 +168,7 @@ static ckl_status admit_nchw_sm90(const void *desc, const ckl_device_info *devic
 
 static int64_t workspace_nchw_sm90(const ckl_plan *plan)
 {
-    const conv_nchw_problem *p = problem_of(plan->desc);
+    const conv_nchw_problem *p = &conv_prepared_of(plan->desc)->nchw;
     return p->filter_copy + p->x_copy;
 }
 
@@ -206,7 +201,7 @@ static ckl_status copy_channels(const ckl_plan *plan, const void *x, const void 
 {
     const ckl_conv_desc *d = plan->desc;
     const conv_nchw_config *c = plan->config;
-    const conv_nchw_problem *p = problem_of(d);
+    const conv_nchw_problem *p = &conv_prepared_of(d)->nchw;
     const conv_planes copies[] = { { x, workspace + p->filter_copy, p->x_copy ? d->n : 0, p->from_channels,
                                      p->from_pixels, padded(p->from_channels) },
                                    { w, workspace, p->filter_copy ? d->k : 0, d->c, p->taps, padded(d->c) } };
@@ -241,7 +236,7 @@ static ckl_status launch_product(const ckl_plan *plan, conv_params p, const void
                                  ckl_stream stream)
 {
     const ckl_conv_desc *d = plan->desc;
-    const conv_nchw_problem *s = problem_of(d);
+    const conv_nchw_problem *s = &conv_prepared_of(d)->nchw;
     const int64_t channels = s->filter_copy ? padded(d->c) : d->c;
     const conv_nchw_config *c = plan->config;
     p.mX = c->copied ? images(from, d, s, &p) : planes(from, s->from_pixels, s->from_channels, d->n);
@@ -263,7 +258,7 @@ static ckl_status launch_nchw_sm90(const ckl_plan *plan, const void *args, ckl_s
     const ckl_conv_desc *d = plan->desc;
     const ckl_conv_args *a = args;
     const conv_nchw_config *c = plan->config;
-    const conv_nchw_problem *p = problem_of(d);
+    const conv_nchw_problem *p = &conv_prepared_of(d)->nchw;
     const bool data = d->direction == CKL_CONV_DATA;
     char *workspace = plan_workspace(plan, a->workspace);
     const void *from = data ? a->dy : a->x, *to = data ? a->dx : a->y, *w = a->w;

@@ -195,7 +195,7 @@ static conv_packed_way way_of_weight(const conv_packed_weight_config *c)
 
 static const conv_packed_problem *packed_weight_of(const void *desc, const conv_packed_weight_config *c)
 {
-    return &((const conv_prepared *)desc)->packed[way_of_weight(c)];
+    return &conv_prepared_of(desc)->packed[way_of_weight(c)];
 }
 
 /* Does dw lie as the products do, in whole 16 bytes? */
@@ -206,18 +206,19 @@ static bool stores_products(const ckl_conv_desc *d, const conv_packed_weight_con
 
 static bool candidate_packed_weight(const void *desc, const ckl_device_info *device, int i, void *config)
 {
-    enum { WIDTHS = 8 };
     static const conv_packed_way ways[] = { CONV_PLAIN, CONV_FOLDED, CONV_PATCHES_X, CONV_PATCHES_Y };
     const conv_prepared *p = desc;
     conv_packed_weight_config *c = config;
     c->nchw = p->desc.layout == CKL_IMAGE_NCHW;
-    for (int way = 0, before = 0; way < COUNT_OF(ways); way++) {
-        if (!p->can[ways[way]] || i / WIDTHS > before++)
-            continue;
-        c->fold = ways[way] == CONV_FOLDED;
-        c->patches = ways[way] > CONV_FOLDED ? (choice)(ways[way] - CONV_FOLDED) : 0;
-        return conv_weight_candidate(&p->packed[ways[way]].inner, device, i % WIDTHS,
-                                     stores_products(&p->desc, c) ? 1 : 2, &c->conv);
+    for (int way = 0; way < COUNT_OF(ways); way++) {
+        const conv_sm90_problem *inner = &p->packed[ways[way]].inner;
+        const int count = p->can[ways[way]] ? conv_weight_candidates(inner) : 0;
+        if (i < count) {
+            c->fold = ways[way] == CONV_FOLDED;
+            c->patches = ways[way] > CONV_FOLDED ? (choice)(ways[way] - CONV_FOLDED) : 0;
+            return conv_weight_candidate(inner, device, i, stores_products(&p->desc, c) ? 1 : 2, &c->conv);
+        }
+        i -= count;
     }
     return false;
 }
@@ -256,10 +257,10 @@ static ckl_status admit_packed_weight(const void *desc, const ckl_device_info *d
         FAIL(CKL_UNSUPPORTED, "conv packed_weight: it computes the gradient of weights alone");
     if (c->nchw != (d->layout == CKL_IMAGE_NCHW))
         FAIL(CKL_INVALID, "conv packed_weight: nchw=%d is not the problem's layout", c->nchw);
-    if (c->fold && (c->patches || !((const conv_prepared *)desc)->can[CONV_FOLDED]))
+    if (c->fold && (c->patches || !conv_prepared_of(desc)->can[CONV_FOLDED]))
         FAIL(CKL_UNSUPPORTED, "conv packed_weight: fold=1 takes up to %d channels and neighbouring columns",
              CONV_FOLDED_MAX);
-    if (c->patches && !((const conv_prepared *)desc)->can[way_of_weight(c)])
+    if (c->patches && !conv_prepared_of(desc)->can[way_of_weight(c)])
         FAIL(CKL_UNSUPPORTED,
              "conv packed_weight: patches take images without groups, up to 256 taps and 256 channels, "
              "of dy strides of 1 without bias");

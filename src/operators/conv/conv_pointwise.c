@@ -107,20 +107,15 @@ conv_pointwise_problem conv_pointwise_of(const ckl_conv_desc *d)
     return p;
 }
 
-static const conv_pointwise_problem *problem_of(const void *desc)
-{
-    return &((const conv_prepared *)desc)->pointwise;
-}
-
 const ckl_gemm_desc *conv_pointwise_product(const void *desc)
 {
-    return &problem_of(desc)->product;
+    return &conv_prepared_of(desc)->pointwise.product;
 }
 
 ckl_status conv_pointwise_check_pixels(const void *desc)
 {
     const ckl_conv_desc *d = desc;
-    if (problem_of(desc)->of_images)
+    if (conv_prepared_of(desc)->pointwise.of_images)
         return CKL_OK;
     if (d->t > 1 || d->r > 1 || d->s > 1)
         FAIL(CKL_UNSUPPORTED, "conv pointwise: a filter of %" PRId64 "x%" PRId64 "x%" PRId64 " is no pixel", d->t, d->r,
@@ -129,7 +124,7 @@ ckl_status conv_pointwise_check_pixels(const void *desc)
         FAIL(CKL_UNSUPPORTED, "conv pointwise: with strides or padding y has not the pixels of x");
     if (d->layout != CKL_IMAGE_NHWC)
         FAIL(CKL_UNSUPPORTED, "conv pointwise: it takes NHWC without groups");
-    if (!problem_of(desc)->in_runs)
+    if (!conv_prepared_of(desc)->pointwise.in_runs)
         FAIL(CKL_UNSUPPORTED, "conv pointwise: the pixels of x or y are not equally far apart");
     return CKL_OK;
 }
@@ -287,11 +282,8 @@ static double absent_us(const ckl_gemm_desc *d, const ckl_device_info *device, c
     return (double)tiles * (double)zeros / ZEROS / HERTZ * 1e6;
 }
 
-/*
- * How much longer short tiles take than by gemm's model. Where all read the same columns L2 does not serve them as
- * fast: 1408 to 56 channels of 8 images of 24x24 take 10.1 us in 64x64, 8.4 in 128x64.
- */
-static double short_tiles(const ckl_gemm_desc *product, const ckl_device_info *device, const gemm_sm90_config *c)
+double conv_pointwise_short_tiles(const ckl_gemm_desc *product, const ckl_device_info *device,
+                                  const gemm_sm90_config *c)
 {
     const double FEW = 1.1, SHARED = 1.25;
     if (shares_columns(product, device) && !c->stays)
@@ -315,7 +307,7 @@ static plan_cost cost_pointwise(const void *desc, const ckl_device_info *device,
     plan_cost cost = gemm_sm90_cost(product, device, config);
     if (product->layout != CKL_GEMM_TN && !is_stream(product, device)) // K of TN runs down the boxes
         cost.us += absent_us(product, device, config);
-    cost.us *= short_tiles(product, device, config) * pingpong_alone(product, config);
+    cost.us *= conv_pointwise_short_tiles(product, device, config) * pingpong_alone(product, config);
     return cost;
 }
 
@@ -323,10 +315,10 @@ static ckl_status admit_pointwise(const void *desc, const ckl_device_info *devic
 {
     const ckl_conv_desc *d = desc;
     TRY(conv_pointwise_check(desc));
-    if (problem_of(desc)->of_images && d->layout == CKL_IMAGE_NHWC &&
+    if (conv_prepared_of(desc)->pointwise.of_images && d->layout == CKL_IMAGE_NHWC &&
         d->c * (int64_t)ckl_dtype_bytes(d->dtype) % 16 == 0)
         FAIL(CKL_UNSUPPORTED, "conv pointwise: sm90 and sliced take an image as a row by taps");
-    if (problem_of(desc)->skipped * (int64_t)ckl_dtype_bytes(d->dtype) % 16)
+    if (conv_prepared_of(desc)->pointwise.skipped * (int64_t)ckl_dtype_bytes(d->dtype) % 16)
         FAIL(CKL_UNSUPPORTED, "conv pointwise: the pixel of the filter that is seen begins inside 16 bytes");
     const ckl_gemm_desc *product = conv_pointwise_product(desc);
     return gemm_sm90_admit(product, device, config);
@@ -335,7 +327,8 @@ static ckl_status admit_pointwise(const void *desc, const ckl_device_info *devic
 ckl_gemm_args conv_pointwise_matrices(const ckl_conv_desc *d, const ckl_conv_args *a)
 {
     const bool data = d->direction == CKL_CONV_DATA, weight = d->direction == CKL_CONV_WEIGHT;
-    const char *w = a->w ? (const char *)a->w + problem_of(d)->skipped * (int64_t)ckl_dtype_bytes(d->dtype) : NULL;
+    const char *w =
+        a->w ? (const char *)a->w + conv_prepared_of(d)->pointwise.skipped * (int64_t)ckl_dtype_bytes(d->dtype) : NULL;
     return (ckl_gemm_args){ .a = data || weight ? a->dy : a->x,
                             .b = weight ? a->x : w,
                             .c = a->residual,

@@ -34,3 +34,9 @@ typedef struct conv_prepared {
     conv_packed_problem packed[CONV_WAYS]; // on copies
     conv_packed_problem sums[CONV_WAYS];   // the same with f32 sums, in slices, in the place of what is written
 } conv_prepared;
+
+/* The desc that implementations and plans have. */
+static inline const conv_prepared *conv_prepared_of(const void *desc)
+{
+    return desc;
+}

@@ -50,7 +50,8 @@ static plan_cost cost_unaligned(const void *desc, const ckl_device_info *device,
 /*
  * Longer than by gemm's model: data with few channels on a side (7 to 755 of 16 images of 24x24 take 17.1 us, 41 to 3
  * of 3 of 512x512 100), and rows of y that begin anywhere, where one step along K hides nothing of their stores: 1 to
- * 949 channels of 48 of 96x96 818, 3 to 677 of 24 of 64x64 120.
+ * 949 channels of 48 of 96x96 818, 3 to 677 of 24 of 64x64 120. 83 to 13 of 229 of 16x16 take 12.9 us in tiles of
+ * 64x16, 11.6 of 128x16.
  */
 static plan_cost cost_pitched(const void *desc, const ckl_device_info *device, const void *config)
 {
@@ -60,6 +61,7 @@ static plan_cost cost_pitched(const void *desc, const ckl_device_info *device, c
     const double results = (double)product->m * (double)product->n * (double)ckl_dtype_bytes(product->d);
     plan_cost cost = gemm_pitched_implementation.cost(product, device, config);
     cost.us *= product->layout == CKL_GEMM_NN && min_i64(product->n, product->k) <= FEW ? LONGER : 1;
+    cost.us *= product->layout == CKL_GEMM_NT ? conv_pointwise_short_tiles(product, device, config) : 1;
     if (product->k <= gemm_tile_k(product->a) && !gemm_rows_aligned(product, 'd', TMA_ALIGNMENT))
         cost.us = fmax(cost.us, results / STORED);
     return cost;

@@ -190,26 +190,6 @@ static void finish(const convolution *v, const int64_t *at, double *value, doubl
     customise(v, at, value, magnitude);
 }
 
-/* What a group's filters see from a place: the pixels below, which are read once for all of them. */
-typedef struct patch {
-    double *pixels, *filter; // (C,TAPS), (C)
-    bool *inside;            // (TAPS)
-} patch;
-
-static void read_patch(const convolution *v, const int64_t *at, int64_t group, patch *p)
-{
-    const int64_t filter[] = { v->modes[0].filter, v->modes[1].filter, v->modes[2].filter };
-    int64_t number = 0;
-    EACH(tap, filter)
-    {
-        int64_t x[CONV_RANK] = { at[0], 0, 0, 0, group * v->channels };
-        p->inside[number] = under(v, at + 1, tap, x + 1);
-        if (p->inside[number])
-            read_channels(v, X, &v->x, x, v->channels, p->pixels + number * v->channels);
-        number++;
-    }
-}
-
 static void multiply_tap(const double *a, const double *b, int64_t channels, double *value, double *magnitude)
 {
     enum { LANES = 8 }; // partial sums side by side, which compilers vectorise
@@ -230,37 +210,28 @@ static void multiply_tap(const double *a, const double *b, int64_t channels, dou
     }
 }
 
-static void multiply_patch(const convolution *v, const patch *p, int64_t k, double *value, double *magnitude,
-                           bool *open)
+/* y: the pixels under each tap, which are read once for all filters. */
+static void forward(const convolution *v, const int64_t *at, run_of_sums *to)
 {
     const int64_t filter[] = { v->modes[0].filter, v->modes[1].filter, v->modes[2].filter };
-    int64_t number = 0;
+    double *x = heap_alloc((size_t)(2 * v->channels), sizeof *x), *w = x + v->channels;
     EACH(tap, filter)
     {
-        read_channels(v, W, &v->w, (int64_t[]){ k, tap[0], tap[1], tap[2], 0 }, v->channels, p->filter);
-        for (int64_t c = 0; !p->inside[number] && c < v->channels; c++)
-            *open |= !isfinite(p->filter[c]);
-        if (p->inside[number])
-            multiply_tap(p->pixels + number * v->channels, p->filter, v->channels, value, magnitude);
-        number++;
+        int64_t pixel[CONV_RANK] = { at[0], 0, 0, 0, at[4] / v->filters * v->channels };
+        const bool inside = under(v, at + 1, tap, pixel + 1);
+        if (inside)
+            read_channels(v, X, &v->x, pixel, v->channels, x);
+        for (int64_t j = 0; j < to->count; j++) {
+            read_channels(v, W, &v->w, (int64_t[]){ at[4] + j, tap[0], tap[1], tap[2], 0 }, v->channels, w);
+            if (inside)
+                multiply_tap(x, w, v->channels, &to->value[j], &to->magnitude[j]);
+            for (int64_t c = 0; !inside && c < v->channels; c++)
+                to->open[j] |= !isfinite(w[c]);
+        }
     }
-}
-
-static void forward(const convolution *v, const int64_t *pixel, run_of_sums *to)
-{
-    int64_t at[CONV_RANK] = { pixel[0], pixel[1], pixel[2], pixel[3], pixel[4] };
-    const int64_t taps = v->w.shape[1] * v->w.shape[2] * v->w.shape[3];
-    patch p = { .pixels = heap_alloc((size_t)((taps + 1) * v->channels + 1), sizeof(double)),
-                .inside = heap_alloc((size_t)taps, 1) };
-    p.filter = p.pixels + taps * v->channels;
-    for (int64_t j = 0; j < to->count; j++, at[4]++) {
-        if (j == 0 || at[4] % v->filters == 0)
-            read_patch(v, at, at[4] / v->filters, &p);
-        multiply_patch(v, &p, at[4], &to->value[j], &to->magnitude[j], &to->open[j]);
-        finish(v, at, &to->value[j], &to->magnitude[j]);
-    }
-    heap_free(p.pixels);
-    heap_free(p.inside);
+    for (int64_t j = 0; j < to->count; j++)
+        finish(v, (int64_t[]){ at[0], at[1], at[2], at[3], at[4] + j }, &to->value[j], &to->magnitude[j]);
+    heap_free(x);
 }
 
 /* The coordinates of element `number` of a tensor, counted in the order of memory. */
@@ -274,13 +245,13 @@ static void coordinates_of(const ckl_conv_desc *d, const conv_tensor *t, int64_t
     }
 }
 
-/* Channels from one on that are computed together: neighbours, of data those of a group. */
+/* Channels of one group, from one on, that lie side by side. */
 static int64_t run_from(const convolution *v, int output, int64_t channel, int64_t left)
 {
+    const int64_t of_group = output == OF_Y ? v->filters : output == OF_DX ? v->channels : INT64_MAX;
     if (output == OF_DBIAS || v->d->layout == CKL_IMAGE_NCHW)
         return 1;
-    const int64_t of_group = output == OF_DX ? v->channels - channel % v->channels : left;
-    return of_group < left ? of_group : left;
+    return left < of_group - channel % of_group ? left : of_group - channel % of_group;
 }
 
 void conv_reference(const void *problem, void *const *host, reference_slice out)

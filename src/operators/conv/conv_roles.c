@@ -1,6 +1,8 @@
 /* conv_roles.c - the frame of the Hopper kernels of convolution: barriers, roles, mainloop. */
 #include "operators/conv/conv_roles.h"
 
+#include <stdio.h>
+
 #include "cute/kernel.h"
 #include "operators/conv/conv_sm90.h"
 
@@ -48,6 +50,28 @@ void conv_run_roles(const conv_roles *r)
     }
     if (r->beside)
         grid_wait(); // or the kernel that waits for this one would not wait for the one before
+}
+
+tiled_mma conv_mma_of(ckl_dtype dtype, int n)
+{
+    static const char *const atoms[CKL_DTYPE_COUNT] = { [CKL_F32] = "x8_F32TF32TF32_SS_TN",
+                                                        [CKL_F16] = "x16_F32F16F16_SS",
+                                                        [CKL_BF16] = "x16_F32BF16BF16_SS",
+                                                        [CKL_I8] = "x32_S32S8S8_SS_TN" };
+    char atom[ATOM_NAME_MAX];
+    snprintf(atom, sizeof atom, "SM90_64x%d%s", n, atoms[dtype]);
+    return make_tiled_mma(atom, 1, 1);
+}
+
+tensor conv_spans(const char *name, ckl_dtype dtype, int rows, int spans, int stages, tensor *sSpans)
+{
+    enum { SPAN = CONV_SM90_SPAN };
+    const int box = rows * SPAN;
+    const swizzle sw = tma_tile_layout(dtype, rows, SPAN, 2 * SPAN).sw;
+    layout boxes = make_layout(shape(rows, SPAN, spans, stages), stride(SPAN, 1, box, box * spans));
+    layout read = make_layout(shape(shape(SPAN, spans), rows, stages), stride(stride(1, box), SPAN, box * spans));
+    *sSpans = smem_tensor(name, dtype, with_swizzle(sw, boxes), 1024);
+    return tensor_with_layout(*sSpans, with_swizzle(sw, read));
 }
 
 conv_consumer conv_consumer_of(tiled_mma mma)

@@ -28,6 +28,15 @@ typedef struct conv_roles {
 /* Describes a kernel from its barriers on. */
 void conv_run_roles(const conv_roles *roles);
 
+/* wgmma of 64 rows by n columns. */
+tiled_mma conv_mma_of(ckl_dtype dtype, int n);
+
+/*
+ * A ring of boxes of `rows` by some spans of columns of 16-bit elements: as wgmma reads them, (COLUMNS,ROWS,STAGES),
+ * and in *sSpans as TMA writes them, (ROWS,SPAN,SPANS,STAGES).
+ */
+tensor conv_spans(const char *name, ckl_dtype dtype, int rows, int spans, int stages, tensor *sSpans);
+
 /* What all consumers have: 64 rows of sums, which go through staging buffers. */
 typedef struct conv_consumer {
     val index, tid;

@@ -54,14 +54,9 @@ void conv_sliced(const void *config, int kernel)
 
 /* The host side */
 
-static const conv_sm90_problem *problem_of(const void *desc)
-{
-    return &((const conv_prepared *)desc)->plain;
-}
-
 static plan_cost cost_sliced(const void *desc, const ckl_device_info *device, const void *config)
 {
-    const conv_sm90_work work = conv_sm90_work_of(problem_of(desc), config);
+    const conv_sm90_work work = conv_sm90_work_of(&conv_prepared_of(desc)->plain, config);
     return conv_sm90_cost_of(&work, device, config);
 }
 
@@ -107,7 +102,7 @@ static ckl_status check_problem(const conv_sm90_problem *p)
 
 static bool candidate_sliced(const void *desc, const ckl_device_info *device, int i, void *config)
 {
-    const conv_sm90_problem *p = problem_of(desc);
+    const conv_sm90_problem *p = &conv_prepared_of(desc)->plain;
     if (check_problem(p) != CKL_OK)
         return i == 0; // to say why not
     if (!conv_sm90_candidate(p, device, i, config))
@@ -128,14 +123,14 @@ ckl_conv_desc conv_sliced_desc(const ckl_conv_desc *d)
 
 static ckl_status admit_sliced(const void *desc, const ckl_device_info *device, const void *config)
 {
-    const conv_sm90_problem *p = problem_of(desc);
+    const conv_sm90_problem *p = &conv_prepared_of(desc)->plain;
     const conv_sm90_config *c = config;
     TRY(check_problem(p));
     TRY(conv_check_form("sliced", desc, &c->form));
     TRY(conv_check_dense("sliced", desc));
     if (c->slices == 1)
         FAIL(CKL_UNSUPPORTED, "conv sliced: slices=1 are not 2..%d", SLICES_MAX);
-    return conv_sm90_admit(&((const conv_prepared *)desc)->sliced, device, c);
+    return conv_sm90_admit(&conv_prepared_of(desc)->sliced, device, c);
 }
 
 ckl_status conv_sliced_check(const conv_sm90_problem *p, const conv_sm90_config *c)
@@ -156,7 +151,8 @@ ckl_status conv_sliced_check(const conv_sm90_problem *p, const conv_sm90_config 
 static int64_t workspace_sliced(const ckl_plan *plan)
 {
     const conv_sm90_config *c = plan->config;
-    return c->slices * conv_sm90_sum_images(plan->desc, c) * problem_of(plan->desc)->image * (int64_t)sizeof(float);
+    return c->slices * conv_sm90_sum_images(plan->desc, c) * conv_prepared_of(plan->desc)->plain.image *
+           (int64_t)sizeof(float);
 }
 
 ckl_status conv_sliced_launch(const ckl_plan *plan, const conv_sm90_config *c, const ckl_conv_desc *products,

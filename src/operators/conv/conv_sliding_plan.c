@@ -97,17 +97,6 @@ static bool may_share(const sliding_config *c)
 }
 
 /*
- * Has an SM few of the CTAs that it could hold? Then their threads wait for each copy: 672 of 14x14 under 5x5 by stride
- * 2 take 8.9 us by shared ones, 10.3 without, 480 under 3x3 6.9 and 7.3, but 480 under 5x5 12.0 and 10.3. One column a
- * thread of 4 channels gains nothing: 8 of 144 of 56x56 take 9.2 us by them, 7.4 by 4 columns without.
- */
-static bool is_alone(const ckl_conv_desc *d, const ckl_device_info *device, const sliding_config *c)
-{
-    return (c->cols > 1 || c->vec < 4) &&
-           2 * threads_of(d, c) <= (int64_t)(c->ctas < 4 ? 3 : 4) * SLIDING_THREADS * device->sm_count;
-}
-
-/*
  * What follows from the problem and the config's other numbers. All columns where threads begin, and where rows do, are
  * at multiples of a unit.
  */
@@ -129,14 +118,18 @@ static void derive(const ckl_conv_desc *d, sliding_config *c)
     c->right = (int)max_i64(0, min_i64(units, units - (forward.w - first) / c->run));
 }
 
-/* Vectors of 2 channels first, strips of all rows, of halves, ... of them; columns that divide a row's. */
+/*
+ * Vectors of 2 channels first, strips of all rows, of halves, ... of them; columns that divide a row's; each once more
+ * by copies that neighbours share.
+ */
 static bool candidate_sliding(const void *desc, const ckl_device_info *device, int i, void *config)
 {
-    static const int vectors[] = { 4, 2, 1 }, columns[] = { 4, 8, 1 }, strips[] = { 1, 2, 3, 4, 6, 8, 16, 32, 64 };
+    static const int vectors[] = { 4, 2, 1 }, columns[] = { 4, 8, 1 }, strips[] = { 1, 2, 3, 4, 5, 6, 8, 16, 32, 64 };
     const ckl_conv_desc plane = conv_depthwise_plane(desc), *d = &plane;
     sliding_config *c = config;
+    (void)device;
     const bool single = is_planes(d) || d->groups < d->k;
-    int rest = i / COUNT_OF(strips);
+    int rest = i / 2 / COUNT_OF(strips);
     const int most = columns[rest % COUNT_OF(columns)];
     rest /= COUNT_OF(columns);
     if (rest >= (single ? 1 : COUNT_OF(vectors)))
@@ -156,12 +149,12 @@ static bool candidate_sliding(const void *desc, const ckl_device_info *device, i
                            .columns = conv_config_number(d->s),
                            CONV_STEPS_OF(d) };
     const int turn = sliding_window(c) * c->step_h;
-    c->high = (int)min_i64(INT32_MAX / 8, ceil_div(y.shape[2], strips[i % COUNT_OF(strips)]));
+    c->high = (int)min_i64(INT32_MAX / 8, ceil_div(y.shape[2], strips[i / 2 % COUNT_OF(strips)]));
     derive(d, c);
     c->async = !c->planes && sliding_unit_bytes(c) >= COPY_MIN;
     c->ahead = c->async ? 3 : turn <= TURN_MAX || (c->cols == 1 && turn <= AHEAD_MAX) ? turn : 1;
     c->ctas = ctas_of(c);
-    c->shared = may_share(c) && is_alone(d, device, c);
+    c->shared = i % 2 && may_share(c) && (c->cols > 1 || c->vec < 4); // 8 of 144 of 56x56 take 9.2 us so, else 7.4
     return true;
 }
 
@@ -239,68 +232,97 @@ static double rows_needed(const sliding_config *c, int64_t rows_x, int64_t rows_
 /*
  * How much longer than by the model: short strips on SMs that are full (480 of 14x14 take 8.6 us in 5 rows, 7.2 in 7),
  * strides (672 of 14x14 under 5x5 10.3, 96 of 112x112 36.6), what four channels and rows in registers take at their
- * start, and columns that two threads have.
+ * start, columns that two threads have, and copies that neighbours do not share where SMs have room for more: 480 of
+ * 14x14 take 7.25 us so, 6.9 by shared ones, 960 of 7x7 4.86 and 4.61, 672 of 14x14 under 5x5 by stride 2 10.3 and 8.9.
  */
-static double unsure(const sliding_config *c, double rows, bool is_short)
+static double unsure(const sliding_config *c, double rows, bool is_short, bool is_full)
 {
-    const double LEAST = 7, SHORT = 1.2, STEPS = 1.15, FOUR = 0.8, LOADS = 0.3, UNEVEN = 1.06;
-    const double start = c->vec > 2 ? FOUR : c->async ? 0 : LOADS; // in rows
+    const double LEAST = 7, SHORT = 1.2, STEPS = 1.15, FOUR = 0.8, LOADS = 0.3, UNEVEN = 1.06, APART = 1.05;
+    const bool slow = c->vec > 2 && (!c->shared || rows <= LEAST);
+    const double start = slow ? FOUR : c->async ? 0 : LOADS; // in rows
     return (is_short && rows < LEAST ? SHORT : 1) * (c->step_h > 1 && !c->shared ? STEPS : 1) * (1 + start / rows) *
-           (c->even ? 1 : UNEVEN);
+           (c->even ? 1 : UNEVEN) * (!is_full && !c->shared && may_share(c) ? APART : 1);
+}
+
+/* Instructions of a thread. */
+static double instructions_of(const sliding_config *c, double rows, double rows_x)
+{
+    const double LOAD = 2, OUTSIDE = 3, STORE = 4, ROW = 30, START = 150;
+    const double smooth = c->form.activation > CKL_ACTIVATION_RELU ? 5 : 0;
+    const double of_y = (double)c->cols * c->vec * (sliding_taps(c) + 1 + smooth) + c->cols / c->run * STORE;
+    const double of_x = ROW + sliding_units(c) * LOAD + sliding_span_w(c) * c->vec + (c->left + c->right) * OUTSIDE;
+    return START + sliding_taps(c) * (c->vec + 4.0) + rows * of_y + rows_x * of_x +
+           fmax(0, rows_x / c->step_h - rows) * of_y / 2;
 }
 
 /*
- * Instructions of a thread, of which a warp begins WARP a cycle and an SM no more than RATE (5x5: 99 channels of 56x56
- * in 26.4 us, 7 of 897x897 in 47.2; planes of 56x56 under 7x7 in 42.7; 5 of 8 images of 112x112 in 4.03), or its copies
- * (144 of 56x56 in 21.3 us, 96 of 112x112 by stride 2 in 44.8, 960 of 7x7 in 4.93). Rows in registers are waited for.
+ * Bytes that are moved. Neighbours want rows and columns again; of copies a tenth of the columns, as these come side by
+ * side. Of few channels a warp stores pieces of sectors, which L2 puts together: 3 channels of 56 images of 681x681
+ * take 240, 160 and 138 us by 1, 2 and 4 columns, 315 by 8.
+ */
+static double bytes_of(const ckl_conv_desc *d, const sliding_config *c, double rows, double rows_x)
+{
+    const double SECTOR = 32, PIECE = 0.2, SIDE = 0.1;
+    const conv_tensor x = conv_tensor_of(d, conv_read(d)), y = conv_tensor_of(d, conv_written(d));
+    const double pixel = c->planes ? SECTOR : fmin(SECTOR, (double)c->channels * sliding_element(c)),
+                 pieces = 1 + PIECE * (fmin(c->cols, SECTOR / pixel) - 1);
+    const double wide = sliding_span_w(c) / ((double)c->cols * c->step_w),
+                 again = rows_x / (rows * c->step_h) * (c->async ? 1 + SIDE * (wide - 1) : wide);
+    return (double)d->n * (again * (double)x.stride[0] + pieces * (double)y.stride[0]) * sliding_element(c);
+}
+
+/*
+ * Bytes a us, of CTAs whose SM has `of_sm`: rows in registers are under way where CTAs are; of copies the SM that has
+ * most is waited for, and the last turn, which takes LONE of a whole one where few are left: 96 channels of 8 of 512x512
+ * take 291 us in 1.45 turns, 257 in 2.9. Copies that neighbours share gain most: 216, 144 of 56x56 18.6 for 22.4.
+ */
+static double bytes_per_us(const sliding_config *c, double of_sm)
+{
+    enum { FEW = 4 }; // columns, of which copies that neighbours share gain nothing: 144 of 56x56 20.2 and 18.5
+    const double SHARED = 3.9e6, COPIES = 3.5e6, WORDS = 3.0e6, REGISTERS = 3.2e6, LONE = 0.65;
+    if (!c->async)
+        return REGISTERS * fmax(0.6, fmin(1, of_sm / fmin(4, c->ctas)));
+    const double rate = sliding_unit_bytes(c) == COPY_MIN ? WORDS : c->shared && c->cols > FEW ? SHARED : COPIES;
+    const double turns = of_sm / c->ctas, rest = turns - floor(turns), most = fmin(c->ctas, ceil(of_sm));
+    if (turns > 1)
+        return rate * turns / (floor(turns) + (rest > 0 ? fmax(rest, LONE) : 0));
+    return rate * fmax(1, of_sm) / ceil(of_sm) * (0.8 + 0.2 * most / c->ctas);
+}
+
+/*
+ * Instructions, of which a warp begins WARP a cycle and an SM no more than RATE (5x5: 99 channels of 56x56 in 26.4 us,
+ * 7 of 897x897 in 47.2; planes of 56x56 under 7x7 in 42.7; 5 of 8 images of 112x112 in 4.03), or copies (144 of 56x56
+ * in 21.3 us, 96 of 112x112 by stride 2 in 44.8, 960 of 7x7 in 4.93). Rows in registers are waited for. Threads that
+ * share copies wait for each other, which costs where SMs are full: 240 of 28x28 under 5x5 take 20.3 us so, else 16.6.
  */
 static plan_cost cost_sliding(const void *desc, const ckl_device_info *device, const void *config)
 {
-    const double LOAD = 2, OUTSIDE = 3, STORE = 4, ROW = 30, START = 150, WARP = 0.55, RATE = 2.9, COPIES_WARP = 0.45,
-                 COPIES_RATE = 2.64, COPY = 6, BYTES = 1.5, RING = 0.8, WAIT = 150, TURN = 380, SECTOR = 32,
-                 PIECE = 0.2;
-    const double RINGS = 3.85e6, WORDS = 3.0e6, REGISTERS = 3.2e6; // bytes a us: by copies, of 4 bytes, by loads
+    const double WARP = 0.55, RATE = 2.9, COPIES_WARP = 0.45, COPIES_RATE = 2.64, TOGETHER = 0.82, FULL = 0.75,
+                 COPY = 6, BYTES = 1.5, RING = 0.8, WAIT = 150, TURN = 380;
     const ckl_conv_desc plane = conv_depthwise_plane(desc), *d = &plane;
     const sliding_config *c = config;
-    const conv_tensor x = conv_tensor_of(d, conv_read(d)), y = conv_tensor_of(d, conv_written(d));
-    const double tiles = (double)threads_of(d, c) / SLIDING_THREADS, warps = SLIDING_THREADS / 32;
-    const double smooth = c->form.activation > CKL_ACTIVATION_RELU ? 5 : 0;
-    const double outputs = (double)c->cols * c->vec,
-                 of_y = outputs * (sliding_taps(c) + 1 + smooth) + c->cols / c->run * STORE;
-    const double of_x = ROW + sliding_units(c) * LOAD + sliding_span_w(c) * c->vec + (c->left + c->right) * OUTSIDE;
-    const double rows = (double)min_i64(c->high, y.shape[2]), rows_x = rows_needed(c, x.shape[2], y.shape[2]);
-    const double instructions = START + sliding_taps(c) * (c->vec + 4.0) + rows * of_y + rows_x * of_x +
-                                fmax(0, rows_x / c->step_h - rows) * of_y / 2;
-    // of few channels a warp stores pieces of sectors, which L2 puts together: 3 channels of 56 images of 681x681 take
-    // 240, 160 and 138 us by 1, 2 and 4 columns, 315 by 8
-    const double pixel = c->planes ? SECTOR : fmin(SECTOR, (double)c->channels * sliding_element(c)),
-                 pieces = 1 + PIECE * (fmin(c->cols, SECTOR / pixel) - 1);
-    // rows in registers are under way where CTAs are; of copies the SM that has most is waited for
-    const double of_sm = tiles / device->sm_count, at_once = fmin(c->ctas, ceil(of_sm));
-    const double busy = c->async ? fmax(1, of_sm) / ceil(of_sm) * (0.8 + 0.2 * at_once / c->ctas)
-                                 : fmax(0.6, fmin(1, of_sm / fmin(4, c->ctas)));
-    const double warp = c->async ? COPIES_WARP : WARP, most = c->async ? COPIES_RATE : RATE;
-    const double rate = fmin(most, warp * warps * at_once);
-    // neighbours want rows and columns again; of copies a tenth of the columns, as these come side by side
-    const double SIDE = 0.1, wide = sliding_span_w(c) / ((double)c->cols * c->step_w),
-                 again = rows_x / (rows * c->step_h) * (c->async ? 1 + SIDE * (wide - 1) : wide);
+    const int64_t rows_y = conv_tensor_of(d, conv_written(d)).shape[2];
+    const double rows = (double)min_i64(c->high, rows_y),
+                 rows_x = rows_needed(c, conv_tensor_of(d, conv_read(d)).shape[2], rows_y);
+    const double tiles = (double)threads_of(d, c) / SLIDING_THREADS, warps = SLIDING_THREADS / 32,
+                 of_sm = tiles / device->sm_count, at_once = fmin(c->ctas, ceil(of_sm));
+    const bool is_full = of_sm > FULL * c->ctas;
+    const double warp = c->async ? COPIES_WARP : WARP, together = c->shared && is_full ? TOGETHER : 1;
+    const double rate = fmin((c->async ? COPIES_RATE : RATE) * together, warp * warps * at_once);
+    const double instructions = instructions_of(c, rows, rows_x);
     const double waits = c->async ? WAIT : c->ahead > 1 ? (rows_x / c->ahead + 1) * TURN : (rows_x + 1) * WAIT;
     const double copies = c->async ? rows_x * sliding_copies(c) * (COPY + BYTES * sliding_unit_bytes(c)) * rate : 0;
-    plan_cost cost = product_cost(
-        &(product_work){ .tiles = tiles,
-                         .ctas = c->ctas,
-                         .steps = 1,
-                         .multiply_adds = fmax(instructions, copies) * warps,
-                         .rate = rate,
-                         .step_cycles = instructions / warp + waits,
-                         .bytes = (double)d->n * (again * (double)x.stride[0] + pieces * (double)y.stride[0]) *
-                                  sliding_element(c),
-                         .bytes_per_us = busy * (!c->async                          ? REGISTERS
-                                                 : sliding_unit_bytes(c) > COPY_MIN ? RINGS
-                                                                                    : WORDS),
-                         .us = c->async ? RING : 0 },
-        device);
-    cost.us *= unsure(c, rows, of_sm > 1 && rows < (double)y.shape[2]);
+    plan_cost cost = product_cost(&(product_work){ .tiles = tiles,
+                                                   .ctas = c->ctas,
+                                                   .steps = 1,
+                                                   .multiply_adds = fmax(instructions, copies) * warps,
+                                                   .rate = rate,
+                                                   .step_cycles = instructions / warp + waits,
+                                                   .bytes = bytes_of(d, c, rows, rows_x),
+                                                   .bytes_per_us = bytes_per_us(c, of_sm),
+                                                   .us = c->async ? RING : 0 },
+                                  device);
+    cost.us *= unsure(c, rows, of_sm > 1 && rows < (double)rows_y, is_full);
     return cost;
 }
 

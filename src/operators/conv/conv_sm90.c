@@ -14,34 +14,9 @@
  */
 #include "cute/kernel.h"
 #include "operators/conv/conv_epilogue.h"
-#include "operators/conv/conv_roles.h"
-#include "operators/conv/conv_sm90.h"
+#include "operators/conv/conv_sm90_kernel.h"
 
 enum { GROUPS_MAX = 4 }; // of a tile
-
-/* Where a tile begins: its place, image and first filter; its slice, and the K tiles of the slice. */
-typedef struct tile_place {
-    val at[CONV_MODES], image, filter;
-    val slice, first, k_tiles;
-    val fresh; // predicate: it is the CTA's first, with which filters come that stay
-} tile_place;
-
-/* Everything the roles share. */
-typedef struct conv_kernel {
-    const conv_sm90_config *cfg;
-    conv_sm90_shape size;
-    conv_values p;
-    tma_copy tmaX, tmaW, tmaY, tmaResidual;
-    tensor sX, sW; // (BM,DEPTH,STAGES), (BN,DEPTH,SLOTS)
-    tensor sBoxes,
-        sSpans; // (BM,BK,STAGES), (BN,BK,SLOTS) or, of an N-major W, (BK,SPAN,SPANS,SLOTS): as TMA writes them
-    tensor sY;  // (ROWS,COLS,BUFFERS,CONSUMERS)
-    pipeline ring;
-    int64_t residual_barriers;              // two per consumer: the residual of a tile has arrived
-    val tiles[CONV_MODES], images, filters; // tiles along each
-    val count;
-    val chunks, k_tiles; // of channels; in all
-} conv_kernel;
 
 /* One consumer's view. */
 typedef struct consumer_role {
@@ -66,7 +41,7 @@ static tensor narrow_tiles(const char *name, ckl_dtype dtype, int rows, int cols
     return tensor_with_layout(tiles, with_swizzle(sw, strides));
 }
 
-static void describe_boxes(conv_kernel *k)
+static void describe_boxes(conv_sm90_kernel *k)
 {
     const conv_sm90_config *c = k->cfg;
     const conv_sm90_shape *s = &k->size;
@@ -84,7 +59,7 @@ static void describe_boxes(conv_kernel *k)
         k->tmaResidual = make_tma_box(k->p.mR, c->form.out, 5, y_box, NULL, y_row);
 }
 
-static void describe_memory(conv_kernel *k)
+static void describe_memory(conv_sm90_kernel *k)
 {
     const conv_sm90_config *c = k->cfg;
     const conv_sm90_shape *s = &k->size;
@@ -102,13 +77,7 @@ static void describe_memory(conv_kernel *k)
         k->residual_barriers = smem_alloc("residual arrived", 16 * (int64_t)c->consumers, 8);
 }
 
-/* Taps of a filter along a mode, of which a tall stage has all rows. */
-static val taps_along(const conv_kernel *k, int m)
-{
-    return m == 1 && k->cfg->tall ? imm(1) : conv_number(k->p.filter[m]);
-}
-
-static void describe_schedule(conv_kernel *k)
+static void describe_schedule(conv_sm90_kernel *k)
 {
     const conv_sm90_config *c = k->cfg;
     const int box[CONV_MODES] = { 1, c->box_h, c->box_w };
@@ -120,181 +89,18 @@ static void describe_schedule(conv_kernel *k)
     for (int m = 0; m < CONV_MODES; m++) {
         k->tiles[m] = conv_tiles_along(k->p.y_size[m], box[m]);
         k->count = mul(k->count, k->tiles[m]);
-        k->k_tiles = mul(k->k_tiles, taps_along(k, m));
+        k->k_tiles = mul(k->k_tiles, conv_sm90_taps_along(k, m));
     }
     k->count = mul(k->count, k->filters);
 }
 
-/*
- * Finds a tile's slice, the slowest mode, and its K tiles, about as many as all have; returns the rest of the number.
- */
-static val find_slice(const conv_kernel *k, tile_place *place, val number)
-{
-    const val slices = imm(k->cfg->slices);
-    place->slice = div(number, k->images);
-    place->first = div(mul(k->k_tiles, place->slice), slices);
-    place->k_tiles = sub(div(mul(k->k_tiles, add(place->slice, imm(1))), slices), place->first);
-    return rem(number, k->images);
-}
-
-/* Filters fastest: CTAs side by side read the same pixels. */
-static tile_place place_of(const conv_kernel *k, val tile)
-{
-    const int box[CONV_MODES] = { 1, k->cfg->box_h, k->cfg->box_w };
-    tile_place place = { .filter = mul(rem(tile, k->filters), imm(k->cfg->tile_n)) };
-    val rest = div(tile, k->filters);
-    for (int m = CONV_MODES - 1; m >= 0; m--) {
-        place.at[m] = mul(rem(rest, k->tiles[m]), imm(box[m]));
-        rest = div(rest, k->tiles[m]);
-    }
-    place.k_tiles = k->k_tiles;
-    if (k->cfg->slices > 1)
-        rest = find_slice(k, &place, rest);
-    place.image = mul(rest, imm(k->cfg->box_n));
-    return place;
-}
-
 /* What the mainloop wants of a tile: the rest is found under its last products, as the divisions take 400 cycles. */
-static tile_place place_of_filters(const conv_kernel *k, val tile)
+static conv_sm90_place place_of_filters(const conv_sm90_kernel *k, val tile)
 {
-    return (tile_place){ .at = { imm(0), imm(0), imm(0) },
-                         .image = imm(0),
-                         .filter = mul(rem(tile, k->filters), imm(k->cfg->tile_n)),
-                         .k_tiles = k->k_tiles };
-}
-
-/* The producer */
-
-/* The first pixel of x under a tap, along a mode. */
-static val under(const conv_kernel *k, const tile_place *place, val tap, int m)
-{
-    const bool data = k->cfg->form.direction == CKL_CONV_DATA; // then pixels are a launch's, side by side
-    val first = data ? place->at[m] : mul(place->at[m], conv_number(k->p.step[m]));
-    return sub(add(first, mul(tap, conv_number(k->p.dilation[m]))), conv_number(k->p.pad[m]));
-}
-
-/* The filters of a tap, into one of the stages' places for them. */
-static void load_filters(const conv_kernel *k, val to, const tile_place *place, val tap, val channel, val full)
-{
-    const val outer[] = { tap, place->at[0] };
-    const int count = k->tmaW.rank - 2;
-    if (!conv_sm90_n_major(k->cfg)) {
-        tma_load_of(&k->tmaW, slice(k->sSpans, _, _, to), place->filter, channel, count, outer, full, imm(0));
-        return;
-    }
-    UNROLL(i, k->cfg->tile_n / CONV_SM90_SPAN)
-        tma_load_of(&k->tmaW, slice(k->sSpans, _, _, imm(i), to), channel, add(place->filter, imm(i * CONV_SM90_SPAN)),
-                    count, outer, full, imm(0));
-}
-
-/* Pixel `number` of y in all: its row, column and image. */
-static tile_place place_of_pixel(const conv_kernel *k, val number)
-{
-    val row = div(number, k->p.places[2]), image = div(row, k->p.places[1]);
-    return (tile_place){ .at = { imm(0), sub(row, mul(image, k->p.places[1])), sub(number, mul(row, k->p.places[2])) },
-                         .image = image };
-}
-
-/* Loads the pixels below a tap in the order of memory; at: the tap. */
-static void load_pixels(const conv_kernel *k, tensor sX, const tile_place *place, const val *at, val channel, val full)
-{
-    const tile_place first = place_of_pixel(k, place->at[2]);
-    val from[CONV_MODES], offset[CONV_MODES];
-    for (int m = 1; m < CONV_MODES; m++) {
-        val seen = under(k, &first, at[m], m), base = first.at[m];
-        if (k->cfg->form.direction != CKL_CONV_DATA)
-            base = mul(base, conv_number(k->p.step[m]));
-        from[m] = add(base, k->p.corner[m]);
-        offset[m] = sub(seen, from[m]);
-    }
-    tma_load_im2col(&k->tmaX, sX, channel, (const val[]){ from[2], from[1], first.image },
-                    (const val[]){ offset[2], offset[1] }, full, imm(0));
-}
-
-/* Where the filters of tap r of a stage lie; where they stay, of a K tile in its place. */
-static val slot_of_tap(const conv_kernel *k, val stage, int r)
-{
-    return k->size.taps == 1 ? stage : add(mul(stage, imm(k->size.taps)), imm(r));
-}
-
-/* The first row of a tall stage's box is that of the filter's first row, or of the last where they go backwards. */
-static int row_of_tap(const conv_kernel *k, int r)
-{
-    return k->cfg->form.direction == CKL_CONV_DATA ? CONV_SM90_TALL - 1 - r : r;
-}
-
-/* Fills one stage: some channels of the pixels below a tap, and of the filters. */
-static void load_stage(const conv_kernel *k, const pipeline_state *at, const tile_place *place, const val *tap_at,
-                       val tap, val chunk)
-{
-    val full = pipeline_full_barrier(&k->ring, at), pixel[CONV_MODES];
-    tensor sX = slice(k->sBoxes, _, _, at->stage);
-    for (int m = 0; m < CONV_MODES; m++)
-        pixel[m] = under(k, place, m == 1 && k->cfg->tall ? imm(row_of_tap(k, 0)) : tap_at[m], m);
-    val outer[] = { pixel[1], pixel[0], place->image }, channel = mul(chunk, imm(k->cfg->tile_k));
-    val bytes = imm((int)(k->size.x_bytes + k->size.w_bytes)), slots = at->stage;
-    if (k->cfg->held) {
-        bytes = select(place->fresh, conv_number(bytes), imm((int)k->size.x_bytes));
-        const val column = add(mul(conv_number(tap_at[0]), conv_number(k->p.filter[2])), conv_number(tap_at[2]));
-        slots = add(mul(column, k->chunks), conv_number(chunk));
-    }
-    pipeline_wait_empty(&k->ring, at);
-    pipeline_expect(&k->ring, at, bytes);
-    if (k->cfg->im2col)
-        load_pixels(k, sX, place, tap_at, channel, full);
-    else
-        tma_load_of(&k->tmaX, sX, pixel[2], channel, 3, outer, full, imm(0));
-    if (k->cfg->held)
-        begin_if(place->fresh);
-    UNROLL(r, k->size.taps)
-        load_filters(k, slot_of_tap(k, slots, r), place, add(tap, mul(imm(r), k->p.tap_step[1])), channel, full);
-    if (k->cfg->held)
-        end_if();
-}
-
-/* Loads chunk `chunk` of the channels of the pixels and filters of a tap. */
-static void load_chunk(const conv_kernel *k, pipeline_state *stage, const tile_place *place, const val at[CONV_MODES],
-                       val chunk)
-{
-    val tap = k->p.tap;
-    for (int m = 0; m < CONV_MODES; m++)
-        tap = add(tap, mul(at[m], k->p.tap_step[m]));
-    load_stage(k, stage, place, at, tap, chunk);
-    pipeline_advance(stage);
-}
-
-static void load_all(const conv_kernel *k, pipeline_state *stage, const tile_place *place)
-{
-    LOOP(t, conv_number(k->p.filter[0]))
-        LOOP(r, taps_along(k, 1))
-            LOOP(s, conv_number(k->p.filter[2]))
-                LOOP(chunk, k->chunks)
-                    load_chunk(k, stage, place, (const val[]){ t, r, s }, chunk);
-}
-
-static void load_slice(const conv_kernel *k, pipeline_state *stage, const tile_place *place)
-{
-    LOOP(i, place->k_tiles) {
-        val all = add(place->first, i), rest = div(all, k->chunks), at[CONV_MODES];
-        for (int m = CONV_MODES - 1; m >= 0; m--) {
-            at[m] = rem(rest, taps_along(k, m));
-            rest = div(rest, taps_along(k, m));
-        }
-        load_chunk(k, stage, place, at, rem(all, k->chunks));
-    }
-}
-
-static void load_tiles(const void *of)
-{
-    const conv_kernel *k = of;
-    const bool sliced = k->cfg->slices > 1;
-    pipeline_state stage = producer_state(&k->ring);
-    LOOP_FROM(tile, cta_x(), k->count, grid_x()) {
-        tile_place place = place_of(k, tile);
-        if (k->cfg->held)
-            place.fresh = eq(tile, cta_x());
-        (sliced ? load_slice : load_all)(k, &stage, &place);
-    }
+    return (conv_sm90_place){ .at = { imm(0), imm(0), imm(0) },
+                              .image = imm(0),
+                              .filter = mul(rem(tile, k->filters), imm(k->cfg->tile_n)),
+                              .k_tiles = k->k_tiles };
 }
 
 /* The consumers */
@@ -303,7 +109,7 @@ static void load_tiles(const void *of)
  * A tall stage's pixels as wgmma reads them for each tap: 64 from every row of every box on,
  * (ROWS,DEPTH,BOX_ROWS*STAGES). A row is 8 pixels and more, which a swizzle repeats after.
  */
-static tensor rows_of_boxes(const conv_kernel *k)
+static tensor rows_of_boxes(const conv_sm90_kernel *k)
 {
     const int pitch = k->size.span / (int)ckl_dtype_bytes(k->cfg->form.dtype), width = k->cfg->box_w;
     layout rows = make_layout(shape(CONV_SM90_ROWS, k->size.depth, k->cfg->stages * k->size.x_rows / width),
@@ -312,14 +118,15 @@ static tensor rows_of_boxes(const conv_kernel *k)
 }
 
 /* Which of them is the first of a consumer and tap. */
-static val row_of_box(const conv_kernel *k, const consumer_role *c, val stage, int r)
+static val row_of_box(const conv_sm90_kernel *k, const consumer_role *c, val stage, int r)
 {
     const conv_sm90_shape *s = &k->size;
     const int next = s->next_n ? s->next_n * s->x_images / k->cfg->box_w : s->next_h;
-    return add(mul(stage, imm(s->x_rows / k->cfg->box_w)), add(mul(c->own.index, imm(next)), imm(row_of_tap(k, r))));
+    return add(mul(stage, imm(s->x_rows / k->cfg->box_w)),
+               add(mul(c->own.index, imm(next)), imm(conv_sm90_row_of_tap(k, r))));
 }
 
-static consumer_role describe_consumer(const conv_kernel *k)
+static consumer_role describe_consumer(const conv_sm90_kernel *k)
 {
     const conv_sm90_config *cfg = k->cfg;
     const int filters = cfg->tile_n / cfg->together; // of a group
@@ -346,24 +153,24 @@ static consumer_role describe_consumer(const conv_kernel *k)
 
 static void multiply(const void *kernel, const void *role, val stage, val not_first)
 {
-    const conv_kernel *k = kernel;
+    const conv_sm90_kernel *k = kernel;
     const conv_sm90_config *cfg = k->cfg;
     const consumer_role *c = role;
     const int filters = cfg->tile_n / cfg->together;
     for (int r = 0; r < k->size.taps; r++)
         for (int g = 0; g < cfg->together; g++)
             gemm(&c->own.mma, slice(c->tCrX[g], _, _, cfg->tall ? row_of_box(k, c, stage, r) : stage),
-                 slice(c->tCrW[g], _, _, slot_of_tap(k, cfg->held ? c->k_tile : stage, r)),
+                 slice(c->tCrW[g], _, _, conv_sm90_slot_of_tap(k, cfg->held ? c->k_tile : stage, r)),
                  accumulator_columns(c->own.acc, g * filters, filters), r ? yes() : not_first);
     if (cfg->held)
         assign(c->k_tile, add(c->k_tile, imm(1)));
 }
 
 /* Where the consumer's pixels begin. */
-static tile_place place_of_consumer(const conv_kernel *k, const consumer_role *c, const tile_place *tile)
+static conv_sm90_place place_of_consumer(const conv_sm90_kernel *k, const consumer_role *c, const conv_sm90_place *tile)
 {
     const conv_sm90_shape *s = &k->size;
-    tile_place own = *tile;
+    conv_sm90_place own = *tile;
     own.at[2] = add(own.at[2], mul(c->own.index, imm(s->next_w)));
     own.at[1] = add(own.at[1], mul(c->own.index, imm(s->next_h)));
     own.image = add(own.image, mul(c->own.index, imm(s->next_n)));
@@ -372,17 +179,17 @@ static tile_place place_of_consumer(const conv_kernel *k, const consumer_role *c
     return own;
 }
 
-static val residual_barrier(const conv_kernel *k, const consumer_role *c, val half)
+static val residual_barrier(const conv_sm90_kernel *k, const consumer_role *c, val half)
 {
     return add(smem_address(k->residual_barriers), mul(add(mul(c->own.index, imm(2)), half), imm(8)));
 }
 
 /* Begins to load a tile's residual into that half of the staging buffers, once the stores from there have read them. */
-static void load_residual(const conv_kernel *k, const consumer_role *c, val tile, val half)
+static void load_residual(const conv_sm90_kernel *k, const consumer_role *c, val tile, val half)
 {
     const int count = k->size.y_boxes;
     IF(logical_and(c->own.staged.leader, lt(tile, k->count))) {
-        const tile_place place = place_of(k, tile), own = place_of_consumer(k, c, &place);
+        const conv_sm90_place place = conv_sm90_place_of(k, tile), own = place_of_consumer(k, c, &place);
         const val barrier = residual_barrier(k, c, half), outer[] = { own.at[1], own.at[0], own.image };
         tma_store_wait_read(0);
         mbarrier_expect(barrier, imm(count * (int)tma_bytes(&k->tmaResidual)));
@@ -393,7 +200,8 @@ static void load_residual(const conv_kernel *k, const consumer_role *c, val tile
 }
 
 /* From a staging buffer to registers in the order of the accumulators. */
-static tensor read_residual(const conv_kernel *k, const consumer_role *c, const tiled_mma *mma, tensor acc, tensor sY)
+static tensor read_residual(const conv_sm90_kernel *k, const consumer_role *c, const tiled_mma *mma, tensor acc,
+                            tensor sY)
 {
     tensor rR = fragment_like(acc, F32);
     copy(partition_C(mma, sY, c->own.tid), rR, 2 * (int)ckl_dtype_bytes(k->cfg->form.out));
@@ -401,7 +209,7 @@ static tensor read_residual(const conv_kernel *k, const consumer_role *c, const 
 }
 
 /* Where in a staging buffer a thread's accumulators go: (MMA,1,1). */
-static tensor coordinates_of(const conv_kernel *k, const consumer_role *c)
+static tensor coordinates_of(const conv_sm90_kernel *k, const consumer_role *c)
 {
     const tiled_mma mma = conv_mma_of(k->cfg->form.dtype, k->size.y_cols);
     return partition_C(&mma, identity_tensor(shape(CONV_SM90_ROWS, k->size.y_cols)), c->own.tid);
@@ -410,13 +218,13 @@ static tensor coordinates_of(const conv_kernel *k, const consumer_role *c)
 /*
  * Loads bias and scale of a staging buffer's columns, from `first` of the tile on; channel: among those of all groups.
  */
-static void load_vectors(const conv_kernel *k, const consumer_role *c, val channel, int first, conv_vectors *v)
+static void load_vectors(const conv_sm90_kernel *k, const consumer_role *c, val channel, int first, conv_vectors *v)
 {
     const val all = k->cfg->grouped ? mul(k->p.k, k->p.groups) : k->p.k, last = sub(conv_number(all), imm(1));
     conv_load_vectors(&k->cfg->form, &k->p, last, coordinates_of(k, c), 1, channel, first, v);
 }
 
-static val first_channel(const conv_kernel *k, const tile_place *place, int buffer)
+static val first_channel(const conv_sm90_kernel *k, const conv_sm90_place *place, int buffer)
 {
     val channel = add(place->filter, imm(buffer * k->size.y_cols));
     return k->cfg->grouped ? add(channel, mul(place->at[0], conv_number(k->p.k))) : channel;
@@ -426,21 +234,22 @@ static val first_channel(const conv_kernel *k, const tile_place *place, int buff
  * Are bias and scale loaded before the mainloop, which hides the latency? Where registers hold them beside the
  * accumulators.
  */
-static bool loads_early(const conv_kernel *k)
+static bool loads_early(const conv_sm90_kernel *k)
 {
     return k->cfg->tile_n <= 2 * CONV_SM90_SPAN;
 }
 
-static void load_vectors_early(const conv_kernel *k, const consumer_role *c, const tile_place *place, conv_vectors *v)
+static void load_vectors_early(const conv_sm90_kernel *k, const consumer_role *c, const conv_sm90_place *place,
+                               conv_vectors *v)
 {
     const int width = k->size.y_cols;
-    const tile_place own = place_of_consumer(k, c, place);
+    const conv_sm90_place own = place_of_consumer(k, c, place);
     for (int i = 0; loads_early(k) && i < k->size.y_boxes; i++)
         load_vectors(k, c, first_channel(k, &own, i), i * width, v);
 }
 
 /* Are these of the filters alone? Then a tile of the same filters finds them in registers. */
-static bool holds_vectors(const conv_kernel *k)
+static bool holds_vectors(const conv_sm90_kernel *k)
 {
     return loads_early(k) && !k->cfg->grouped && (k->cfg->form.bias || k->cfg->form.scale);
 }
@@ -449,7 +258,7 @@ static bool holds_vectors(const conv_kernel *k)
  * Where sum i of a staging buffer, whose channels begin at `first` of the tile, lies in y: a consumer's pixels are a
  * box, or follow each other. Groups take the place of slices.
  */
-static void set_place(const conv_kernel *k, const consumer_role *c, const tile_place *own, int first, int i,
+static void set_place(const conv_sm90_kernel *k, const consumer_role *c, const conv_sm90_place *own, int first, int i,
                       conv_element *in)
 {
     const conv_sm90_shape *s = &k->size;
@@ -466,8 +275,8 @@ static void set_place(const conv_kernel *k, const consumer_role *c, const tile_p
 }
 
 /* The accumulators of some columns with bias, residual and activation, in the staging buffer. */
-static void finish_columns(const conv_kernel *k, const consumer_role *c, const tile_place *own, const tiled_mma *mma,
-                           tensor acc, tensor sY, tensor rR, const conv_vectors *v, int first)
+static void finish_columns(const conv_sm90_kernel *k, const consumer_role *c, const conv_sm90_place *own,
+                           const tiled_mma *mma, tensor acc, tensor sY, tensor rR, const conv_vectors *v, int first)
 {
     const conv_form *form = &k->cfg->form;
     tensor rY = fragment_like(acc, form->out == I32 ? I32 : F32);
@@ -484,10 +293,10 @@ static void finish_columns(const conv_kernel *k, const consumer_role *c, const t
     conv_write_staging(mma, rY, sY, c->own.tid);
 }
 
-static void epilogue(const conv_kernel *k, const consumer_role *c, const tile_place *tile, conv_vectors *v)
+static void epilogue(const conv_sm90_kernel *k, const consumer_role *c, const conv_sm90_place *tile, conv_vectors *v)
 {
     const int width = k->size.y_cols, count = k->size.y_boxes;
-    const tile_place own = place_of_consumer(k, c, tile);
+    const conv_sm90_place own = place_of_consumer(k, c, tile);
     const tiled_mma mma = conv_mma_of(k->cfg->form.dtype, width);
     const bool residual = k->cfg->form.residual;
     if (residual)
@@ -511,7 +320,7 @@ static void epilogue(const conv_kernel *k, const consumer_role *c, const tile_pl
 
 static void consume(const void *of)
 {
-    const conv_kernel *k = of;
+    const conv_sm90_kernel *k = of;
     consumer_role c = describe_consumer(k);
     const conv_products products = { &k->ring, c.own.staged.leader, multiply, k, &c };
     pipeline_state stage = consumer_state(&k->ring);
@@ -523,7 +332,7 @@ static void consume(const void *of)
     if (residual)
         load_residual(k, &c, cta_x(), c.half);
     LOOP_FROM(tile, cta_x(), k->count, grid_x()) {
-        tile_place place = late ? place_of_filters(k, tile) : place_of(k, tile);
+        conv_sm90_place place = late ? place_of_filters(k, tile) : conv_sm90_place_of(k, tile);
         if (v.held)
             begin_if(ne(place.filter, filter));
         load_vectors_early(k, &c, &place, &v);
@@ -535,7 +344,7 @@ static void consume(const void *of)
             assign(c.k_tile, imm(0));
         const val last = conv_mainloop_begin(&products, place.k_tiles, &stage);
         if (late)
-            place = place_of(k, tile);
+            place = conv_sm90_place_of(k, tile);
         if (residual)
             load_residual(k, &c, add(tile, grid_x()), sub(imm(1), c.half));
         conv_mainloop_end(&products, last);
@@ -551,7 +360,7 @@ static void consume(const void *of)
 
 static void barriers_beside_ring(const void *of)
 {
-    const conv_kernel *k = of;
+    const conv_sm90_kernel *k = of;
     for (int b = 0; k->cfg->form.residual && b < 2 * k->cfg->consumers; b++)
         mbarrier_init(smem_address(k->residual_barriers + 8 * b), 1);
 }
@@ -559,7 +368,7 @@ static void barriers_beside_ring(const void *of)
 /* Zeros, once, in the channels that wgmma reads beyond those of a box. */
 static void clear_stages(const void *of)
 {
-    const conv_kernel *k = of;
+    const conv_sm90_kernel *k = of;
     const conv_sm90_shape *s = &k->size;
     const int64_t x = (int64_t)k->cfg->stages * s->x_rows * s->span, all = s->rooms;
     tensor rZeros = fragment(I32, compact(leaf(4)));
@@ -574,7 +383,7 @@ static void clear_stages(const void *of)
 
 static void zero_unseen(const void *of)
 {
-    const conv_kernel *k = of;
+    const conv_sm90_kernel *k = of;
     IF(ge(warp(), imm(1)))
         conv_zero_unseen(&k->p, k->cfg->form.out, sub(warp(), imm(1)), CONV_WARPGROUP / 32 - 1);
 }
@@ -583,7 +392,7 @@ void conv_sm90(const void *config, int kernel)
 {
     const conv_sm90_config products = conv_sm90_products(config), *cfg = &products;
     (void)kernel;
-    conv_kernel k = { .cfg = cfg, .size = conv_sm90_shape_of(cfg) };
+    conv_sm90_kernel k = { .cfg = cfg, .size = conv_sm90_shape_of(cfg) };
     launch_bounds(CONV_WARPGROUP * (1 + cfg->consumers), 1);
     k.p = params_of(conv);
     describe_boxes(&k);
@@ -596,7 +405,7 @@ void conv_sm90(const void *config, int kernel)
                                   .ring = &k.ring,
                                   .barriers = barriers_beside_ring,
                                   .prepare = cfg->tile_k % k.size.depth ? clear_stages : NULL,
-                                  .load = load_tiles,
+                                  .load = conv_sm90_load_tiles,
                                   .assist = cfg->zeros ? zero_unseen : NULL,
                                   .consume = consume,
                                   .beside = several ? &beside : NULL,

@@ -73,17 +73,9 @@ typedef struct conv_sm90_shape {
 } conv_sm90_shape;
 
 conv_sm90_shape conv_sm90_shape_of(const conv_sm90_config *config);
+conv_sm90_shape conv_sm90_memory(const conv_sm90_config *config); // all but the boxes of consumers: what a choice asks
 
 void conv_sm90(const void *config, int kernel);
-
-/* What both Hopper kernels describe alike: wgmma of 64 rows by n columns. */
-tiled_mma conv_mma_of(ckl_dtype dtype, int n);
-
-/*
- * A ring of boxes of `rows` by some spans of columns of 16-bit elements: as wgmma reads them, (COLUMNS,ROWS,STAGES),
- * and in *sSpans as TMA writes them, (ROWS,SPAN,SPANS,STAGES).
- */
-tensor conv_spans(const char *name, ckl_dtype dtype, int rows, int spans, int stages, tensor *sSpans);
 
 /*
  * Writes zeros to the pixels of dx that no tap sees: `warps` of each CTA share the rows, one row a warp.
@@ -109,7 +101,8 @@ ckl_conv_desc conv_sliced_desc(const ckl_conv_desc *desc);
     X(owner, int, stages, "4", "3 4 5 6 8", "boxes of 64 pixels in shared memory")                \
     X(owner, int, slices, "1", "1 2 3 4 6 8 12 16 24 32 64", "of the pixels, summed apart first") \
     X(owner, int, step_w, "1", "", "columns from one to the next place of a filter")              \
-    X(owner, int, step_h, "1", "", "rows")
+    X(owner, int, step_h, "1", "", "rows")                                                        \
+    X(owner, bool, tall, "0", "0 1", "columns are those of all three rows of a filter, which see one box")
 
 CONV_CONFIG(conv_sm90_weight_config, CONV_WEIGHT_CONFIG);
 
@@ -122,6 +115,7 @@ enum {
 /* What the kernel and its host side derive alike from a config. */
 typedef struct conv_weight_shape {
     int tile_m; // filters of a CTA
+    int x_rows; // pixels of x of a stage, of all boxes
     ckl_dtype sum_dtype;
     int sum_cols; // of a staging buffer
     int64_t stage_bytes, smem_bytes;
@@ -213,6 +207,9 @@ bool conv_sm90_candidate(const conv_sm90_problem *problem, const ckl_device_info
 /* The same config with boxes for all three rows of a filter, of a problem that may be tall. */
 void conv_sm90_load_tall(const conv_sm90_problem *problem, const ckl_device_info *device, conv_sm90_config *config);
 
+/* Tiles of pixels and filters of a launch. */
+double conv_sm90_tiles(const conv_sm90_problem *problem, const conv_sm90_config *config);
+
 /* What a config's cost is made of but for the number of slices, of which a choice tries many: cycles, counts. */
 typedef struct conv_sm90_work {
     double launches, tiles;       // tiles of a launch and slice
@@ -254,7 +251,8 @@ ckl_status conv_sm90_launch(const ckl_plan *plan, const conv_sm90_config *config
  */
 ckl_conv_desc conv_in_one_row(const ckl_conv_desc *desc);
 
-/* The same of the gradient of weights; slices: no fewer than `least`. */
+/* The same of the gradient of weights; slices: no fewer than `least`. How many there are. */
+int conv_weight_candidates(const conv_sm90_problem *problem);
 bool conv_weight_candidate(const conv_sm90_problem *problem, const ckl_device_info *device, int i, int least,
                            conv_sm90_weight_config *config);
 plan_cost conv_weight_cost(const conv_sm90_problem *problem, const ckl_device_info *device,

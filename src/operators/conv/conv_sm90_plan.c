@@ -1,4 +1,4 @@
-/* conv_sm90_plan.c - the host side of the Hopper kernel: configs to consider, what they cost, what it takes. */
+/* conv_sm90_plan.c - the host side of the Hopper kernel: configs to consider, what it takes. */
 #include <math.h>
 
 #include "base/math.h"
@@ -6,7 +6,6 @@
 
 enum { THREE_LEAST = 16 };                     // stages of a tile of three consumers, which were measured at 18
 enum { HELD_MAX = 32, HELD_BYTES = 64 << 10 }; // stages; of filters
-enum { SECTOR = 32 };                          // bytes
 
 /* Columns of a staging buffer: the widest rows of 128, 64 or 32 bytes that divide the filters of a CTA. */
 static int y_cols_of(int filters, int out)
@@ -17,8 +16,7 @@ static int y_cols_of(int filters, int out)
     return bytes / out;
 }
 
-/* All but the boxes of consumers: what a choice asks. */
-static conv_sm90_shape memory_of(const conv_sm90_config *c)
+conv_sm90_shape conv_sm90_memory(const conv_sm90_config *c)
 {
     const int rows = CONV_SM90_ROWS, out = (int)ckl_dtype_bytes(c->form.out);
     const int bytes = (int)ckl_dtype_bytes(c->form.dtype), step = 32 / bytes; // of wgmma
@@ -47,7 +45,7 @@ static conv_sm90_shape memory_of(const conv_sm90_config *c)
 conv_sm90_shape conv_sm90_shape_of(const conv_sm90_config *c)
 {
     const int rows = CONV_SM90_ROWS, plane = c->box_w * c->box_h;
-    conv_sm90_shape s = memory_of(c);
+    conv_sm90_shape s = conv_sm90_memory(c);
     s.consumer_w = c->box_w < rows ? c->box_w : rows;
     s.consumer_h = c->box_h < rows / s.consumer_w ? c->box_h : rows / s.consumer_w;
     s.consumer_n = rows / (s.consumer_w * s.consumer_h);
@@ -62,8 +60,7 @@ static conv_box box_of(const conv_sm90_config *c)
     return (conv_box){ c->box_w, c->box_h, c->box_n };
 }
 
-/* Tiles of pixels and filters of a launch. */
-static double tiles_of(const conv_sm90_problem *p, const conv_sm90_config *c)
+double conv_sm90_tiles(const conv_sm90_problem *p, const conv_sm90_config *c)
 {
     const int64_t groups = p->desc.groups / c->together, images = p->desc.n; // groups take the place of slices
     const int64_t at[CONV_MODES] = { max_i64(p->places[0], groups), p->places[1], p->places[2] };
@@ -77,7 +74,7 @@ static int stages_of(const conv_sm90_config *c, const ckl_device_info *device)
 {
     conv_sm90_config one = *c;
     one.stages = 1;
-    const conv_sm90_shape shape = memory_of(&one);
+    const conv_sm90_shape shape = conv_sm90_memory(&one);
     return conv_stages_of(device, shape.smem_bytes, shape.stage_room + 16);
 }
 
@@ -115,11 +112,6 @@ static int width_of(const conv_sm90_problem *p, int i)
     const int64_t own = round_up(ceil_div(filters, shares), unit),
                   wider = round_up(ceil_div(filters, max_i64(1, shares - 1)), unit);
     return own % CONV_SM90_SPAN == 0 || (i > WIDE && own == wider) ? 0 : (int)own;
-}
-
-static const conv_sm90_problem *problem_of(const void *desc)
-{
-    return &((const conv_prepared *)desc)->plain;
 }
 
 static ckl_status check_rows(const conv_sm90_problem *p)
@@ -213,7 +205,7 @@ static void load_tall(const conv_sm90_problem *p, conv_sm90_config *c, bool held
     if (!held)
         return;
     c->held = (int)min_i64(tall_stages(p, c), HELD_MAX);
-    c->tile_n = may_hold(p, c) && c->held * memory_of(c).w_bytes <= HELD_BYTES ? c->tile_n : 0;
+    c->tile_n = may_hold(p, c) && c->held * conv_sm90_memory(c).w_bytes <= HELD_BYTES ? c->tile_n : 0;
 }
 
 void conv_sm90_load_tall(const conv_sm90_problem *p, const ckl_device_info *device, conv_sm90_config *c)
@@ -228,7 +220,7 @@ void conv_sm90_load_tall(const conv_sm90_problem *p, const ckl_device_info *devi
  */
 static bool candidate_sm90(const void *desc, const ckl_device_info *device, int i, void *config)
 {
-    const conv_sm90_problem *p = problem_of(desc);
+    const conv_sm90_problem *p = &conv_prepared_of(desc)->plain;
     const ckl_conv_desc *d = &p->desc;
     conv_sm90_config *c = config;
     if (check_rows(p) != CKL_OK)
@@ -256,142 +248,9 @@ static bool candidate_sm90(const void *desc, const ckl_device_info *device, int 
     return true;
 }
 
-/* fmin() and fmax() but for NaN: they are calls, and a choice makes thousands. */
-static double smaller(double x, double y)
-{
-    return x < y ? x : y;
-}
-
-static double larger(double x, double y)
-{
-    return x > y ? x : y;
-}
-
-/*
- * What a row of a box costs beside one of 128 bytes: TMA takes it by powers of two. 3x3 filters on 56x56: 48 channels
- * in boxes of 96 bytes take 26.4 us, 64 channels 18.5, and 56 cost 2.5 times as much a row, wherever they lie. 248
- * channels take 1.8 times as long as 256; 80 in two halves 37.4 us, padded to 128 32.6 (bench/notes/conv.md). Gradients
- * of data, whose filters are N-major: 96 of 32 images of 56x56 take 50.8 us, 24 to 96 of 8 of 80x80 15.8, 24 to 256 of
- * 7 of 56x56 9.96.
- */
-static double row_cost(const conv_sm90_config *c, int64_t bytes)
-{
-    static const double cost[] = { 1, 1, 1, 1.9, 1, 1.9, 1.9, 2.5, 1 }; // by 16 bytes
-    const double ALONE = 0.45; // of what is beyond a whole row: those of the filters are whole
-    const double beyond = cost[bytes / 16] - 1;
-    return 1 + (conv_sm90_n_major(c) ? ALONE * beyond : beyond);
-}
-
-/*
- * Three consumers: 128 channels of 28x28 take 15.5 us, one turn of tiles, and 17.1 in two turns of two consumers'; of
- * tall stages they cost what they should. 256 of 64x64 take 53.5 us by these and 256 filters, 59.3 without; 512 of 7x7
- * 17.9 by one consumer and 128 filters, 14.4 by two and 64.
- */
-static double unsure(const conv_sm90_config *c)
-{
-    const double THREE = 1.4, WIDE = 0.95, ALONE = 1.06;
-    if (!c->tall)
-        return c->consumers > 2 ? THREE : 1;
-    if (c->tile_n > 160)
-        return WIDE;
-    return c->tile_n > 96 && c->consumers == 1 ? ALONE : 1;
-}
-
-/*
- * Boxes of y beyond those of 128 bytes a row: 16 channels under nine taps to 1920 filters took 144 us by 240 filters in
- * boxes of 16, 112 by 256.
- */
-static double box_cost(const conv_sm90_config *c, const conv_sm90_shape *s)
-{
-    const double BOX = 230;
-    const double wide = (double)c->tile_n * (double)ckl_dtype_bytes(c->form.out) / 128;
-    return BOX * ((double)c->tile_n / s->y_cols - wide);
-}
-
-/* What shared memory takes for a stage, 128 bytes a cycle: a write of all, and a read by each consumer for each tap. */
-static double shared_cycles(const conv_sm90_config *c, const conv_sm90_shape *s)
-{
-    const double bytes = (double)c->tile_k * (double)ckl_dtype_bytes(c->form.dtype);
-    const double written = s->x_rows + (c->held ? 0 : s->taps * c->tile_n),
-                 read = (double)s->taps * c->consumers * (CONV_SM90_ROWS + c->tile_n);
-    return (written + read) * bytes / 128;
-}
-
-/* Cycles of a row of a box of filters. */
-static const double FILTER = 1.4;
-
-/*
- * The same of filters that are N-major, on the average: where these begin inside of sectors the last box of a row,
- * which has less than a span, costs more than the others. 128 to 40 channels of data of 3 images of 96x96 take 20.9 us,
- * by filters copied to whole rows 12.5; 256 to 24 of 7 of 56x56 45.8 and 14.6; 128 to 72 of the former 20.9 and 17.5,
- * but 640 to 3896 of 3 of 3x3 in slices 17.1 and 44.7.
- */
-static double filter_row(const conv_sm90_problem *p, int64_t element)
-{
-    const double LAST = 10, OTHERS = 4;
-    if (p->out * element % SECTOR == 0)
-        return FILTER;
-    return OTHERS + (LAST - OTHERS) / (double)ceil_div(p->out, CONV_SM90_SPAN);
-}
-
-/*
- * What does not depend on slices. Each row of a box takes some cycles however short it is, and zeros for absent
- * channels more, but not where filters that are N-major end within their rows: 96 of 128 columns cost nothing. Rates:
- * bench/notes/conv.md.
- */
-conv_sm90_work conv_sm90_work_of(const conv_sm90_problem *p, const conv_sm90_config *c)
-{
-    const double PRODUCTS = 2048, PIXEL = 3.2, ZEROS = 11, EPILOGUE = 10;
-    const conv_sm90_shape s = memory_of(c);
-    const int64_t in = p->in * c->together; // of groups that share a tile, as if they were one
-    const int64_t chunks = ceil_div(in, c->tile_k), element = (int64_t)ckl_dtype_bytes(c->form.dtype);
-    const double bytes = (double)element, launches = (double)(c->zeros ? p->seen_launches : p->launches),
-                 taps = (double)p->taps / launches;
-    const int64_t last = (in - (chunks - 1) * c->tile_k) * element; // of a row of the last chunk
-    const double full = row_cost(c, c->tile_k * element),
-                 a_row = full + (larger(full, row_cost(c, last)) - full) / (double)chunks;
-    const int filters = s.taps * c->tile_n;
-    const double absent = (double)(chunks * c->tile_k - in) / (double)chunks * bytes * (s.x_rows + filters);
-    const bool across = conv_sm90_n_major(c);
-    const double of_filters = across ? (double)c->tile_k * filters / CONV_SM90_SPAN : a_row * filters; // rows of boxes
-    const double products = (double)s.tile_m * filters * c->tile_k * bytes / 2 / PRODUCTS;
-    return (conv_sm90_work){ .launches = launches,
-                             .tiles = tiles_of(p, c),
-                             .stages = taps / s.taps * (double)chunks,
-                             .multiply = c->tall ? larger(products, shared_cycles(c, &s)) : products,
-                             .rows = a_row * PIXEL * s.x_rows +
-                                     (c->held ? 0 : (across ? filter_row(p, element) : FILTER) * of_filters),
-                             .bytes = (double)(s.x_bytes + (c->held ? 0 : s.w_bytes)),
-                             .absent = absent / ZEROS,
-                             .epilogue = EPILOGUE * c->tile_n / 2 + box_cost(c, &s),
-                             .shallow = taps * (double)in * bytes <= 2 * CONV_SM90_K,
-                             .sums = (double)conv_sm90_sum_images(&p->desc, c) * (double)p->image };
-}
-
-/*
- * A stage takes the longest of its products on the tensor cores, of its bytes (72 a cycle from L2 to an SM, 7200 to all
- * SMs), and of its rows. The epilogue takes some cycles for each accumulator of a thread, which nothing overlaps, least
- * of all where K could be one stage (32 to 16 channels of 112x112, one pixel: 26.3 us). A launch of the gradient begins
- * where the last turn of the one before leaves SMs; small ones gained nothing by that (512 channels of 14x14, stride 2:
- * 23.5 us). The sums of slices go to memory, mostly L2, and back.
- */
-plan_cost conv_sm90_cost_of(const conv_sm90_work *w, const ckl_device_info *device, const conv_sm90_config *c)
-{
-    const double BYTES = 72, ALL_BYTES = 7200, STAGE = 40, START = 2000, SINGLE = 900, RING = 600, HERTZ = 1.7e9,
-                 SUMS = 2, SUM_BYTES = 3e6; // us; a us
-    const double tiles = w->tiles * c->slices, at_once = device->sm_count, active = smaller(tiles, at_once);
-    const double load = larger(w->bytes / smaller(BYTES, ALL_BYTES / active), w->rows);
-    const double stage = larger(w->multiply, load) * unsure(c) + w->absent + STAGE + (c->stages < 3 ? RING : 0);
-    const double tile = ceil(w->stages / c->slices) * stage + w->epilogue + (w->shallow ? SINGLE : 0);
-    const double waves = larger(1, ceil(w->launches * tiles / at_once) / w->launches), traffic = tiles / at_once / 64;
-    const double sums = c->slices > 1 ? SUMS + 2 * 4 * c->slices * w->sums / SUM_BYTES : 0;
-    return (plan_cost){ w->launches * ((waves + traffic) * tile + START) / HERTZ * 1e6 + sums,
-                        w->multiply > load ? "tensor cores" : "loads" };
-}
-
 static plan_cost cost_sm90(const void *desc, const ckl_device_info *device, const void *config)
 {
-    const conv_sm90_work work = conv_sm90_work_of(problem_of(desc), config);
+    const conv_sm90_work work = conv_sm90_work_of(&conv_prepared_of(desc)->plain, config);
     return conv_sm90_cost_of(&work, device, config);
 }
 
@@ -517,7 +376,7 @@ static ckl_status check_tile(const conv_sm90_problem *p, const ckl_device_info *
     const int most_n = c->form.residual || c->consumers > 2 ? 192 : 256; // ptxas has 128 registers for 512 threads
     if (c->tile_n < unit_n || c->tile_n % unit_n || c->tile_n > most_n)
         FAIL(CKL_INVALID, "conv sm90: tile_n=%d is not a multiple of %d up to %d", c->tile_n, unit_n, most_n);
-    TRY(conv_check_stages("sm90", device, c->stages, memory_of(c).smem_bytes));
+    TRY(conv_check_stages("sm90", device, c->stages, conv_sm90_memory(c).smem_bytes));
     return CKL_OK;
 }
 
@@ -533,14 +392,14 @@ ckl_status conv_sm90_admit(const conv_sm90_problem *p, const ckl_device_info *de
     TRY(check_im2col(p, c));
     if ((double)d->t * (double)d->r * (double)d->s > INT32_MAX)
         FAIL(CKL_UNSUPPORTED, "conv sm90: the taps of a filter are beyond 32-bit numbers");
-    if (tiles_of(p, c) > INT32_MAX || d->n > INT32_MAX / 2 || d->h > INT32_MAX / 4 || d->w > INT32_MAX / 4)
-        FAIL(CKL_UNSUPPORTED, "conv sm90: %g tiles, or a size, are beyond 32-bit numbers", tiles_of(p, c));
+    if (conv_sm90_tiles(p, c) > INT32_MAX || d->n > INT32_MAX / 2 || d->h > INT32_MAX / 4 || d->w > INT32_MAX / 4)
+        FAIL(CKL_UNSUPPORTED, "conv sm90: %g tiles, or a size, are beyond 32-bit numbers", conv_sm90_tiles(p, c));
     return c->slices == 1 ? CKL_OK : conv_sliced_check(p, c);
 }
 
 static ckl_status admit_sm90(const void *desc, const ckl_device_info *device, const void *config)
 {
-    const conv_sm90_problem *p = problem_of(desc);
+    const conv_sm90_problem *p = &conv_prepared_of(desc)->plain;
     const conv_sm90_config *c = config;
     TRY(check_rows(p));
     if (c->slices != 1)

@@ -65,10 +65,21 @@ static void describe_boxes(weight_kernel *k)
 {
     const conv_sm90_weight_config *c = k->cfg;
     const int box[] = { SPAN, c->box_w, c->box_h, 1, c->box_n }, step[] = { 1, c->step_w, c->step_h, 1, 1 };
+    const int box_x[] = { SPAN, c->box_w, c->box_h + (c->tall ? CONV_SM90_TALL - 1 : 0), 1, c->box_n };
     const int sums[] = { k->size.sum_cols, 1, CONV_SM90_ROWS, 1 };
     k->tmaY = make_tma_box(k->p.mY, c->form.dtype, 5, box, NULL, 128);
-    k->tmaX = make_tma_box(k->p.mX, c->form.dtype, 5, box, step, 128);
+    k->tmaX = make_tma_box(k->p.mX, c->form.dtype, 5, box_x, step, 128);
     k->tmaSums = make_tma_box(k->p.mW, k->size.sum_dtype, 4, sums, NULL, 128);
+}
+
+/* One box that the taps of a filter's rows see, each from a row of pixels on that is 8 or more of them long. */
+static void describe_tall(weight_kernel *k)
+{
+    const conv_sm90_weight_config *c = k->cfg;
+    conv_spans("X", c->form.dtype, k->size.x_rows, 1, c->stages, &k->sSpansX);
+    layout read = make_layout(shape(shape(SPAN, CONV_SM90_TALL), PIXELS, c->stages),
+                              stride(stride(1, c->box_w * SPAN), SPAN, k->size.x_rows * SPAN));
+    k->sX = tensor_with_layout(k->sSpansX, with_swizzle(k->sSpansX.layout.sw, read));
 }
 
 static void describe_memory(weight_kernel *k)
@@ -79,7 +90,10 @@ static void describe_memory(weight_kernel *k)
     layout sums = make_layout(shape(CONV_SM90_ROWS, s->sum_cols, CONV_SM90_BUFFERS, c->consumers),
                               stride(s->sum_cols, 1, elements, elements * CONV_SM90_BUFFERS));
     k->sY = conv_spans("Y", c->form.dtype, PIXELS, s->tile_m / SPAN, c->stages, &k->sSpansY);
-    k->sX = conv_spans("X", c->form.dtype, PIXELS, c->tile_n / SPAN, c->stages, &k->sSpansX);
+    if (c->tall)
+        describe_tall(k);
+    else
+        k->sX = conv_spans("X", c->form.dtype, PIXELS, c->tile_n / SPAN, c->stages, &k->sSpansX);
     k->sSums =
         smem_tensor("sums", s->sum_dtype,
                     with_swizzle(tma_tile_layout(s->sum_dtype, CONV_SM90_ROWS, s->sum_cols, 128).sw, sums), 1024);
@@ -119,6 +133,17 @@ static span_place span_at(const weight_kernel *k, val i)
     return span;
 }
 
+/* The first span of a tile of columns; *apart: from one to the next, of all rows of a filter or side by side. */
+static val first_span(const weight_kernel *k, val column, val *apart)
+{
+    if (!k->cfg->tall) {
+        *apart = imm(1);
+        return mul(column, imm(k->cfg->tile_n / SPAN));
+    }
+    *apart = mul(conv_number(k->p.filter[2]), k->chunks);
+    return add(column, mul(div(column, *apart), mul(*apart, imm(CONV_SM90_TALL - 1))));
+}
+
 /* Columns fastest: CTAs side by side read the same pixels. */
 static tile_place place_of(const weight_kernel *k, val tile)
 {
@@ -128,8 +153,9 @@ static tile_place place_of(const weight_kernel *k, val tile)
     val slices = imm(k->cfg->slices);
     place.first_box = div(mul(k->box_count, place.slice), slices);
     place.boxes = sub(div(mul(k->box_count, add(place.slice, imm(1))), slices), place.first_box);
+    val apart, first = first_span(k, column, &apart);
     for (int i = 0; i < spans; i++)
-        place.spans[i] = span_at(k, add(mul(column, imm(spans)), imm(i)));
+        place.spans[i] = span_at(k, add(first, mul(apart, imm(i))));
     return place;
 }
 
@@ -152,7 +178,7 @@ static void load_stage(const weight_kernel *k, const pipeline_state *at, const t
         tma_load_of(&k->tmaY, slice(k->sSpansY, _, _, i, at->stage), y[2], add(place->filter, imm(i * SPAN)), 3, outer,
                     full, imm(0));
     }
-    UNROLL(i, k->cfg->tile_n / SPAN) {
+    UNROLL(i, k->cfg->tall ? 1 : k->cfg->tile_n / SPAN) {
         const span_place *span = &place->spans[i];
         val x[CONV_MODES];
         for (int m = 0; m < CONV_MODES; m++)

@@ -10,8 +10,9 @@ conv_weight_shape conv_weight_shape_of(const conv_sm90_weight_config *c)
 {
     const int rows = CONV_SM90_ROWS;
     conv_weight_shape s = { .tile_m = rows * c->consumers, .sum_dtype = c->slices > 1 ? CKL_F32 : c->form.out };
+    s.x_rows = c->tall ? c->box_w * (c->box_h + CONV_SM90_TALL - 1) : CONV_WEIGHT_PIXELS * c->tile_n / CONV_SM90_SPAN;
     s.sum_cols = 128 / (int)ckl_dtype_bytes(s.sum_dtype);
-    s.stage_bytes = (int64_t)(s.tile_m + c->tile_n) * CONV_WEIGHT_PIXELS * 2;
+    s.stage_bytes = ((int64_t)s.tile_m * CONV_WEIGHT_PIXELS + (int64_t)s.x_rows * CONV_SM90_SPAN) * 2;
     s.smem_bytes = c->stages * (s.stage_bytes + 16) + (int64_t)c->consumers * CONV_SM90_BUFFERS * rows * 128;
     s.smem_bytes += c->form.bias ? 1024 : 0; // a column of ones
     return s;
@@ -64,7 +65,7 @@ static double absent_bytes(const conv_sm90_problem *p, const conv_sm90_weight_co
     const int64_t spans = ceil_div(p->in, CONV_SM90_SPAN), tile_m = (int64_t)CONV_SM90_ROWS * c->consumers;
     const double channels = CONV_SM90_SPAN - (double)p->in / (double)spans;
     const double filters = (double)tile_m - (double)p->out / (double)ceil_div(p->out, tile_m);
-    return 2 * CONV_WEIGHT_PIXELS * (channels * c->tile_n / CONV_SM90_SPAN + filters);
+    return 2 * (channels * conv_weight_shape_of(c).x_rows + filters * CONV_WEIGHT_PIXELS);
 }
 
 /* What the number of slices leaves alone. */
@@ -76,17 +77,20 @@ typedef struct tile_cost {
 } tile_cost;
 
 /*
- * Cycles of a tile: the epilogue, and stages at the slowest of three rates: the tensor cores, 64 bytes a cycle from L2
- * to an SM, or 128 to 145 bytes a cycle of shared memory, which TMA writes and each consumer reads (least in tiles of
- * 64 columns; bench/notes/conv.md). Zeros that TMA writes for absent channels come on top, about 13 bytes a cycle: 7
- * filters over 384 channels of 4 images of 224x224 take 245 us, 1180 cycles a stage, of which 640 are the bytes.
+ * Cycles of a tile: the epilogue, and stages at the slowest of three rates: the tensor cores; TMA, 64 bytes a cycle of
+ * pixels that follow each other and fewer of boxes of short rows (512 channels of 7x7, 320 pixels a stage, take 16.4
+ * us, 128 to 768 of 88 images of 8x8, 192 a stage, 28.1); or 128 to 145 bytes a cycle of shared memory, which TMA
+ * writes and each consumer reads (least in tiles of 64 columns; bench/notes/conv.md). Zeros that TMA writes for absent
+ * channels come on top, about 13 bytes a cycle: 7 filters over 384 channels of 4 images of 224x224 take 245 us, 1180
+ * cycles a stage, of which 640 are the bytes.
  */
 static tile_cost tile_cost_of(const conv_sm90_problem *p, const conv_sm90_weight_config *c)
 {
-    const double PRODUCTS = 2048, BYTES = 64, ZEROS = 13, EPILOGUE = 10;
+    const double PRODUCTS = 2048, IN_ORDER = 64, IN_BOXES = 47, ZEROS = 13, EPILOGUE = 10;
     const conv_weight_shape s = conv_weight_shape_of(c);
+    const double rate = c->box_w == CONV_WEIGHT_PIXELS ? IN_ORDER : IN_BOXES;
     const double multiply = (double)s.tile_m * c->tile_n * CONV_WEIGHT_PIXELS / PRODUCTS, absent = absent_bytes(p, c),
-                 load = ((double)s.stage_bytes - absent) / BYTES + absent / ZEROS;
+                 load = ((double)s.stage_bytes - absent) / rate + absent / ZEROS;
     const double read = (double)c->consumers * (CONV_SM90_ROWS + c->tile_n) * CONV_WEIGHT_PIXELS * 2;
     const double shared = (read + (double)s.stage_bytes) / (c->tile_n == 64 ? 128 : 145);
     return (tile_cost){ .stage = fmax(fmax(multiply, load), shared),
@@ -129,16 +133,23 @@ static int slices_of(const conv_sm90_problem *p, const ckl_device_info *device, 
     return best;
 }
 
+enum { WIDTHS = 4, TALL_N = CONV_SM90_TALL * CONV_SM90_SPAN }; // of tiles in spans
+
+int conv_weight_candidates(const conv_sm90_problem *p)
+{
+    return 2 * (WIDTHS + p->may_be_tall);
+}
+
 bool conv_weight_candidate(const conv_sm90_problem *p, const ckl_device_info *device, int i, int least,
                            conv_sm90_weight_config *c)
 {
-    static const int widths[] = { 64, 128, 192, 256 };
-    if (i >= 2 * COUNT_OF(widths))
+    if (i >= conv_weight_candidates(p))
         return false;
-    const conv_box box = conv_fit_box(p->y, p->desc.n, CONV_WEIGHT_PIXELS);
+    c->tall = i / 2 == WIDTHS;
+    const conv_box box = c->tall ? p->tall_box[0] : conv_fit_box(p->y, p->desc.n, CONV_WEIGHT_PIXELS);
     c->form = conv_form_of(&p->desc);
-    c->tile_n = widths[i % COUNT_OF(widths)];
-    c->consumers = 2 - i / COUNT_OF(widths);
+    c->tile_n = c->tall ? TALL_N : (1 + i / 2) * CONV_SM90_SPAN;
+    c->consumers = 2 - i % 2;
     c->box_w = box.w;
     c->box_h = box.h;
     c->box_n = box.n;
@@ -173,14 +184,9 @@ ckl_conv_desc conv_in_one_row(const ckl_conv_desc *d)
     return row;
 }
 
-static const conv_sm90_problem *row_of(const void *desc)
-{
-    return &((const conv_prepared *)desc)->row;
-}
-
 static bool candidate_sm90_weight(const void *desc, const ckl_device_info *device, int i, void *config)
 {
-    return conv_weight_candidate(row_of(desc), device, i, can_store(desc) ? 1 : 2, config);
+    return conv_weight_candidate(&conv_prepared_of(desc)->row, device, i, can_store(desc) ? 1 : 2, config);
 }
 
 /* One slice of one row is slower than modelled: 512 to 2048 channels of 7x7 take 9.59 us, not 7.20. */
@@ -188,7 +194,7 @@ static plan_cost cost_sm90_weight(const void *desc, const ckl_device_info *devic
 {
     const double ONE_ROW = 1.3;
     const conv_sm90_weight_config *c = config;
-    const conv_sm90_problem *row = row_of(desc);
+    const conv_sm90_problem *row = &conv_prepared_of(desc)->row;
     plan_cost cost = conv_weight_cost(row, device, c);
     cost.us *= c->slices == 1 && row->desc.w != ((const ckl_conv_desc *)desc)->w ? ONE_ROW : 1;
     return cost;
@@ -205,6 +211,11 @@ static ckl_status check_config(const conv_sm90_problem *p, const ckl_device_info
     if (c->tile_n < 64 || c->tile_n % 64 || c->tile_n > 256)
         FAIL(CKL_INVALID, "conv sm90_weight: tile_n=%d is not a multiple of 64 up to 256", c->tile_n);
     TRY(conv_check_box("sm90_weight", box_of(c), CONV_WEIGHT_PIXELS, c->step_w, c->step_h));
+    if (c->tall && (!p->may_be_tall || c->tile_n != TALL_N || c->box_n > 1 || c->box_w % 8))
+        FAIL(CKL_UNSUPPORTED,
+             "conv sm90_weight: tall=1 takes filters of %d rows that all see something, of stride and dilation 1, by "
+             "tile_n=%d and boxes of one image in whole rows of 8",
+             CONV_SM90_TALL, TALL_N);
     TRY(conv_check_stages("sm90_weight", device, c->stages, conv_weight_shape_of(c).smem_bytes));
     if (c->slices < 1 || c->slices > SLICES_MAX || c->slices > fmax(2, boxes_of(p, c)))
         FAIL(CKL_INVALID, "conv sm90_weight: slices=%d is not in 1..%d, or more than boxes of pixels", c->slices,
@@ -254,7 +265,7 @@ static ckl_status admit_sm90_weight(const void *desc, const ckl_device_info *dev
     if (d->c % 8 || d->k % 8)
         FAIL(CKL_UNSUPPORTED, "conv sm90_weight: c=%" PRId64 " or k=%" PRId64 " channels are not whole 16 bytes", d->c,
              d->k);
-    return conv_weight_admit(row_of(desc), device, config);
+    return conv_weight_admit(&conv_prepared_of(desc)->row, device, config);
 }
 
 /* The sums of all slices, then those of the bias. */
@@ -320,7 +331,7 @@ ckl_status conv_weight_launch(const ckl_plan *plan, const conv_sm90_weight_confi
 
 static ckl_status launch_sm90_weight(const ckl_plan *plan, const void *args, ckl_stream stream)
 {
-    const ckl_conv_desc *d = &row_of(plan->desc)->desc;
+    const ckl_conv_desc *d = &conv_prepared_of(plan->desc)->row.desc;
     ckl_conv_args a = *(const ckl_conv_args *)args;
     conv_tensor at[CONV_TENSORS];
     conv_tensors_of(d, at);

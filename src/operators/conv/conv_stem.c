@@ -60,7 +60,7 @@ static void describe_threads(stem_kernel *k)
     k->tid = warpgroup_thread();
     k->warp_row = warp();
     k->lane = thread_at(thread(), 0, 32, CONV_STEM_THREADS / 32);
-    k->grid = conv_tile_grid_of(&k->p, k->cfg->tile_w, k->cfg->tile_h);
+    k->grid = conv_tile_grid_of(&k->p, k->cfg->tile_w, k->cfg->tile_h, 1);
     k->first = k->cfg->several ? mul(cta_y(), imm(k->cfg->tile_n)) : imm(0);
 }
 
