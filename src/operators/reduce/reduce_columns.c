@@ -268,8 +268,9 @@ static void edge_steps(columns_kernel *k, val index, int step, int count)
  */
 static void edge_tile(columns_kernel *k, val index)
 {
-    enum { AT_ONCE = 8, SEVERAL_MODES = 4 };
-    const int steps = k->cfg->steps, most = k->cfg->kind.reduced > 1 ? SEVERAL_MODES : AT_ONCE;
+    enum { AT_ONCE = 16, SEVERAL_WORDS = 8, SEVERAL_MODES = 4 };
+    const int steps = k->cfg->steps;
+    const int most = k->cfg->kind.reduced > 1 ? SEVERAL_MODES : k->r->count > 1 ? SEVERAL_WORDS : AT_ONCE;
     IF(lt(index, k->p.count))
         for (int s = 0; s < steps; s += most)
             edge_steps(k, index, s, (int)min_i64(most, steps - s));
@@ -355,7 +356,8 @@ static void accumulate_ragged(columns_kernel *k)
         IF(logical_or(lt(other, from), ge(other, to))) {
             IF(eq(guarded, imm64(0)))
                 edge_tile(k, add(other, mine));
-            ELSE LOOP_FROM(line, add(other, mine), min(k->p.count, add(other, imm(tile))), imm(layers)) {
+            ELSE LOOP_FROM(line, add(other, mine), min(k->p.count, add(other, imm(tile))), imm(layers))
+            {
                 tensor rX = load_existing(k, address_of_line(k, line)); // (VEC)
                 accumulate_steps(k, line, 0, 1, &rX);
             }

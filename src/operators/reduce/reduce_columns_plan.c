@@ -66,19 +66,14 @@ static int64_t resident_ctas(const reduce_view *v, const ckl_device_info *device
     return (int64_t)device->sm_count * reduce_columns_ctas_per_sm(c, is_ragged(v, c));
 }
 
-/* Vectors in flight. Of single elements as many as leave the fewest lines over, which are loaded one by one. */
+/* Vectors in flight, no more than a layer has lines. */
 static void set_steps(const reduce_view *v, reduce_columns_config *c)
 {
     enum { WORDS_FEW = 2 }; // of a state: more spill beside 16 elements
-    const int64_t layers = c->threads / c->lanes, lines = max_i64(1, ceil_div(v->count, layers));
-    if (c->vec > 1) {
-        c->steps = (int)min_i64(STEPS_MAX, BYTES_IN_FLIGHT / (c->vec * dtype_bytes(c->kind.dtype)));
-        return;
-    }
-    c->steps = (int)min_i64(ELEMENTS_IN_FLIGHT / (reduce_state_words(&c->kind, false) > WORDS_FEW ? 2 : 1), lines);
-    for (int steps = c->steps - 1; steps > c->steps / 2; steps--)
-        if (v->count % (steps * layers) < v->count % (c->steps * layers))
-            c->steps = steps;
+    const int single = ELEMENTS_IN_FLIGHT / (reduce_state_words(&c->kind, false) > WORDS_FEW ? 2 : 1);
+    const int several = (int)min_i64(STEPS_MAX, BYTES_IN_FLIGHT / (c->vec * dtype_bytes(c->kind.dtype)));
+    const int64_t lines = max_i64(1, ceil_div(v->count * c->lanes, c->threads));
+    c->steps = c->vec > 1 ? several : (int)min_i64(single, lines);
 }
 
 static ckl_status check_columns(const reduce_view *v)
