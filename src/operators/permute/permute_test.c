@@ -67,6 +67,8 @@ static const char *const cases[] = {
     "shape=2x48x5x64 order=3,2,0,1 dtype=bf16 impl=gather config='bytes=8 turned=2 block=8 rank=5 steps=2'",
     "shape=7x40x3x24 order=2,0,3,1 dtype=f16           # a short row of y, then a mode that is far in x",
     "shape=3x11x24x8 order=3,2,1,0 dtype=f16 # nothing long innermost on either side",
+    "shape=3x8x12x70 order=3,2,1,0 dtype=f16 impl=boxes config='abreast=4' # words of four runs of y at once",
+    "shape=19x13x9x51 order=3,2,1,0 dtype=u8 impl=boxes config='abreast=2' misalign=1",
     "shape=3x4x3x30x7 order=4,2,0,3,1 dtype=u8 misalign=1",
     "shape=2x3x30x70 order=1,3,0,2 dtype=f64",
     "shape=2x3x4x5x6 order=0,1,2,3,4 dtype=f64         # a copy: one mode",
