@@ -156,7 +156,8 @@ static void describe(const permutation *p, const box *b, permute_boxes_config *c
         c->shared |= b->in_run_x[i] << i;
     c->smem_kb = (int)ceil_div(b->smem_bytes, KB);
     c->lanes = (int)power_of_two_ceil(ceil_div(b->run_y, word_elements(p->bytes)));
-    c->abreast = (int)max_i64(min_i64(c->abreast, PERMUTE_THREADS / c->lanes), max_i64(PERMUTE_WARP / c->lanes, 1));
+    const int64_t most = max_i64(1, min_i64(c->abreast, PERMUTE_THREADS / c->lanes));
+    c->abreast = (int)max_i64(power_of_two_floor(most), PERMUTE_WARP / c->lanes);
 }
 
 static bool candidate_boxes(const void *problem, const ckl_device_info *device, int i, void *config)

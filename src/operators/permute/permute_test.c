@@ -133,6 +133,7 @@ static const test_reject rejects[] = {
     { "shape=6x10 order=0,1 stride_y=30,3 impl=boxes", CKL_UNSUPPORTED, "permute boxes: no mode is contiguous in y" },
     { "shape=4x4x4 order=1,0,2 impl=boxes config='run_x=16'", CKL_INVALID, "permute boxes: run_x=16 run_y=" },
     { "shape=4x4x4 order=1,0,2 impl=boxes config='across=3'", CKL_INVALID, "permute boxes: such a box has bytes=4" },
+    { "shape=19x13x9x51 order=3,2,1,0 dtype=u8 impl=boxes config='abreast=3'", CKL_INVALID, "lanes=64 abreast=2" },
     { "shape=1024x8 order=1,0 impl=boxes config='run_y=2048 shared=1 lanes=512 smem_kb=17'", CKL_INVALID,
       "permute boxes: lanes=512 are more than the 256 threads" },
     { "shape=8x4x15 order=1,0,2 impl=gather config='cut=1 bytes=16 steps=1'", CKL_UNSUPPORTED,
