@@ -40,14 +40,28 @@ static int64_t pixel_bytes(const ckl_groupnorm_desc *d)
     return max_i64(1, d->c / d->groups) * element_bytes(d);
 }
 
-/* Of nhwc, the fewest neighbouring groups whose pixels fill so many bytes, or the most there may be. */
-static int bundle_for(const ckl_groupnorm_desc *d, int64_t wanted)
+/* Of nhwc, elements of the widest vectors that divide the channels. */
+static int64_t widest_vector(const ckl_groupnorm_desc *d)
 {
+    return min_i64(GROUPNORM_VECTOR_BYTES / element_bytes(d), power_of_two_in(d->c));
+}
+
+/*
+ * Of nhwc, the fewest neighbouring groups that divide all and fill so many bytes of a pixel, or the most there may be;
+ * some more where their pixels are vectors of `vec` elements.
+ */
+static int bundle_for(const ckl_groupnorm_desc *d, int64_t wanted, int64_t vec)
+{
+    const int64_t channels = d->c / d->groups;
     int best = 1;
-    for (int bundle = 2; d->layout == CKL_IMAGE_NHWC && bundle <= BUNDLE_MAX && best * pixel_bytes(d) < wanted;
-         bundle++)
-        if (d->groups % bundle == 0)
+    for (int bundle = 2; d->layout == CKL_IMAGE_NHWC && bundle <= BUNDLE_MAX; bundle++) {
+        const bool fills = best * pixel_bytes(d) >= wanted;
+        const bool whole = bundle * channels % vec == 0 && bundle * channels <= BUNDLE_MAX_WHOLE * vec;
+        if (fills && best * channels % vec == 0)
+            break;
+        if (d->groups % bundle == 0 && (whole || !fills))
             best = bundle;
+    }
     return best;
 }
 
@@ -57,9 +71,8 @@ static int bundle_for(const ckl_groupnorm_desc *d, int64_t wanted)
  */
 static int cut_bundle_for(const ckl_groupnorm_desc *d, int64_t wanted)
 {
-    const int even = bundle_for(d, wanted);
-    const int64_t channels = d->c / d->groups,
-                  vec = min_i64(GROUPNORM_VECTOR_BYTES / element_bytes(d), power_of_two_in(d->c));
+    const int even = bundle_for(d, wanted, 1);
+    const int64_t channels = d->c / d->groups, vec = widest_vector(d);
     int64_t bundle = ceil_div(wanted, pixel_bytes(d));
     while (bundle * channels % vec)
         bundle++;
@@ -72,7 +85,7 @@ static bool vector_fits(const ckl_groupnorm_desc *d, const groupnorm_config *c)
 {
     if (d->layout == CKL_IMAGE_NCHW)
         return d->h * d->w % c->vec == 0;
-    bool in_group = c->channels % c->vec == 0 || c->channels * c->bundle / c->vec <= GROUPNORM_THREADS_MIN;
+    bool in_group = c->channels % c->vec == 0 || c->channels * c->bundle / c->vec <= BUNDLE_MAX_WHOLE;
     return d->c % c->vec == 0 && c->channels * c->bundle % c->vec == 0 && in_group;
 }
 
@@ -245,7 +258,8 @@ static bool choose_slices(groupnorm_search *s, groupnorm_config *c)
     const ckl_groupnorm_desc *d = s->d;
     if (!fold_pixels(s, c)) {
         const bool whole = d->c * element_bytes(d) <= PIXEL_BYTES_WHOLE && d->groups <= BUNDLE_MAX_WHOLE;
-        const int bundle = whole && d->layout == CKL_IMAGE_NHWC ? (int)d->groups : bundle_for(d, PIXEL_BYTES);
+        const int bundle =
+            whole && d->layout == CKL_IMAGE_NHWC ? (int)d->groups : bundle_for(d, PIXEL_BYTES, widest_vector(d));
         set_bundle(s, bundle, c);
     }
     const bool chosen = choose_slice(s, c);

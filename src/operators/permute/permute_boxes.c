@@ -116,13 +116,25 @@ static void load_box(const boxes *k, bool ask)
 }
 
 /*
+ * What a thread stores: mode 0, 2 the number of its word in a run; 1, 3 that of its run. Runs beside each other in a
+ * warp have their elements in other banks of shared memory, where many of one run would meet.
+ */
+static val part_of_thread(const permute_boxes_config *cfg, int low, int high)
+{
+    const int along = permute_boxes_along(cfg), times = low == 0 ? along : cfg->abreast;
+    const int words = cfg->lanes / along, runs = PERMUTE_THREADS / (cfg->lanes * cfg->abreast);
+    return add(thread_at(thread(), low, along, cfg->abreast, words, runs),
+               mul(thread_at(thread(), high, along, cfg->abreast, words, runs), imm(times)));
+}
+
+/*
  * Finds where the elements lie that this thread's word of a run of y may have. A run's words are a ring: what the last
  * lacks, the first has.
  */
 static void find_places(boxes *k)
 {
     const int elements = k->word_elements, ring = k->cfg->lanes * elements;
-    val word = thread_at(thread(), 0, k->cfg->lanes, PERMUTE_THREADS / k->cfg->lanes);
+    val word = part_of_thread(k->cfg, 0, 2);
     for (int e = k->even || k->cfg->run == 1 ? elements - 1 : 0; e < 2 * elements - 1; e++) {
         val n = bit_and(add(mul(word, imm(elements)), imm(e - (elements - 1))), imm(ring - 1));
         k->number[e] = n;
@@ -195,7 +207,7 @@ static void store_box(const boxes *k)
     for (int i = cfg->run; i < end; i++)
         runs = mul(runs, k->p.box[i]);
     const int at_once = PERMUTE_THREADS / cfg->lanes;
-    LOOP_FROM(n, thread_at(thread(), 1, cfg->lanes, at_once), runs, imm(at_once)) {
+    LOOP_FROM(n, part_of_thread(cfg, 1, 3), runs, imm(at_once)) {
         val run = n, to = k->y, shift = imm_as(U32, 0), exists = lt(n, runs);
         for (int i = cfg->run; i < end; i++) {
             val at = next_coordinate(k, i, i + 1 == end, &run);

@@ -13,10 +13,17 @@
     X(owner, int, run_x, "128", "64 128 256 512 1024", "bytes of a run of x, at most or in the fastest mode") \
     X(owner, int, run_y, "256", "64 128 256 512 1024", "bytes of a run of y, at most")                        \
     X(owner, int, lanes, "64", "1 2 4 8 16 32 64 128 256", "threads that share a run of y, one word each")    \
+    X(owner, int, abreast, "1", "1 2 4 8 16 32", "runs of y that a warp stores words of at once")             \
     X(owner, int, smem_kb, "16", "", "shared memory of a CTA")                                                \
     X(owner, bool, prefetch, "0", "0 1", "prefetch x to L2 while the kernel before may still run")
 
 FIELD_STRUCT(permute_boxes_config, PERMUTE_BOXES_CONFIG);
+
+/* Neighbouring lanes of a warp that store words of one run. */
+static inline int permute_boxes_along(const permute_boxes_config *c)
+{
+    return PERMUTE_WARP / c->abreast;
+}
 
 /*
  * Modes in the order of the config. Strides are bytes; factor and shift divide by a box's size, and by the chunks of a

@@ -156,6 +156,8 @@ static void describe(const permutation *p, const box *b, permute_boxes_config *c
         c->shared |= b->in_run_x[i] << i;
     c->smem_kb = (int)ceil_div(b->smem_bytes, KB);
     c->lanes = (int)power_of_two_ceil(ceil_div(b->run_y, word_elements(p->bytes)));
+    const int64_t most = max_i64(1, min_i64(c->abreast, PERMUTE_THREADS / c->lanes));
+    c->abreast = (int)max_i64(power_of_two_floor(most), PERMUTE_WARP / c->lanes);
 }
 
 static bool candidate_boxes(const void *problem, const ckl_device_info *device, int i, void *config)
@@ -223,12 +225,12 @@ static int64_t place_of(const box *b, int first, int end, int64_t n)
 }
 
 /* Accesses to shared memory for one element of each word that a warp stores. */
-static int turns_of_warp(const box *b, int lanes, int bytes)
+static int turns_of_warp(const box *b, int along, int bytes)
 {
     int64_t places[PERMUTE_WARP];
     for (int lane = 0; lane < PERMUTE_WARP; lane++)
         places[lane] =
-            place_of(b, 0, b->run, lane % lanes * word_elements(bytes)) + place_of(b, b->run, b->inside, lane / lanes);
+            place_of(b, 0, b->run, lane % along * word_elements(bytes)) + place_of(b, b->run, b->inside, lane / along);
     return permutation_bank_turns(places);
 }
 
@@ -254,15 +256,16 @@ static plan_cost cost_boxes(const void *problem, const ckl_device_info *device, 
     const int64_t chunks = ceil_div(b.runs_x * (b.run_x * p->bytes / CHUNK + 1), PERMUTE_THREADS);
     const int elements = word_elements(p->bytes), modes_y = b.across + b.more, word = permute_word_bytes(p->bytes);
     // of the warps along a run some may have none of its words
-    const int64_t warps = ceil_div(ceil_div(b.run_y, elements), PERMUTE_WARP);
-    const double words = (double)ceil_div(b.runs_y, PERMUTE_THREADS / c->lanes) * (double)warps /
-                         (double)ceil_div(c->lanes, PERMUTE_WARP);
+    const int along = permute_boxes_along(c);
+    const int64_t warps = ceil_div(ceil_div(b.run_y, elements), along);
+    const double words = (double)ceil_div(b.runs_y, PERMUTE_THREADS / c->lanes) * (double)warps * along / c->lanes;
+    const double spread = c->abreast * fmin(1, c->lanes / (double)PERMUTE_WARP); // lines for one of a long run
     const int modes_x = b.run + b.more - __builtin_popcount((unsigned)c->shared);
     const bool even = runs_are_even(&b, p->bytes);
     const int each = OF_ELEMENT + (even ? 0 : b.run == 1 ? OF_ODD : OF_ODD_MODES);
     // 1024x320x105 u8 takes 36.3 us, which instructions do not tell; of runs that begin anywhere they do
     const double of_bytes = p->bytes == 1 && even ? 1.7 : 1;
-    const int turns = elements * turns_of_warp(&b, c->lanes, p->bytes);
+    const int turns = elements * turns_of_warp(&b, along, p->bytes);
     const memory_work work = {
         .of = PERMUTE_KERNEL,
         .bytes = rate * (x + y) * SECTOR_BYTES * (double)b.count * filled,
@@ -270,7 +273,8 @@ static plan_cost cost_boxes(const void *problem, const ckl_device_info *device, 
         .threads = PERMUTE_THREADS,
         .registers = REGISTERS,
         .smem_bytes = b.smem_bytes,
-        .lines = ((double)(chunks * CHUNK) + words * word) * PERMUTE_WARP / LINE_BYTES + of_turn * words * turns,
+        .lines =
+            ((double)(chunks * CHUNK) + words * word * spread) * PERMUTE_WARP / LINE_BYTES + of_turn * words * turns,
         .elements =
             of_bytes * (OF_BOX + (double)(OF_CHUNK * chunks * modes_x) + words * (OF_WORD * modes_y + each * elements)),
         .meets = true,
@@ -309,8 +313,10 @@ static ckl_status admit_boxes(const void *problem, const ckl_device_info *device
     describe(p, &b, &want);
     if (memcmp(&want, c, sizeof want) != 0)
         FAIL(CKL_INVALID,
-             "%s boxes: such a box has bytes=%d rank=%d run=%d across=%d more=%d shared=%d lanes=%d smem_kb=%d", p->op,
-             want.bytes, want.rank, want.run, want.across, want.more, want.shared, want.lanes, want.smem_kb);
+             "%s boxes: such a box has bytes=%d rank=%d run=%d across=%d more=%d shared=%d lanes=%d abreast=%d "
+             "smem_kb=%d",
+             p->op, want.bytes, want.rank, want.run, want.across, want.more, want.shared, want.lanes, want.abreast,
+             want.smem_kb);
     if (c->lanes > PERMUTE_THREADS)
         FAIL(CKL_INVALID, "%s boxes: lanes=%d are more than the %d threads", p->op, c->lanes, PERMUTE_THREADS);
     if ((int64_t)c->smem_kb * KB > device->smem_per_cta_bytes)

@@ -188,12 +188,10 @@ static tensor load_existing(const columns_kernel *k, val address)
     return rX;
 }
 
-/* The address of this thread's vector in a line, past the end of the columns in the last line. */
 static val address_of_line(const columns_kernel *k, val index)
 {
     layout reduced = reduce_modes(k->cfg->kind.reduced, k->p.reduced_extent, k->p.reduced_stride);
-    const val line = min(index, sub(k->p.count, imm(1)));
-    return gmem_address(k->start, k->cfg->kind.dtype, crd2idx(dynamic(line), reduced));
+    return gmem_address(k->start, k->cfg->kind.dtype, crd2idx(dynamic(index), reduced));
 }
 
 /* The addresses of a full tile's vectors of this thread; index is that of the first in its column. */
@@ -251,8 +249,9 @@ static void edge_steps(columns_kernel *k, val index, int step, int count)
     val line[count];
     for (int s = 0; s < count; s++) {
         line[s] = add(index, imm((step + s) * reduce_columns_layers(k->cfg)));
+        const val own = select(lt(line[s], k->p.count), line[s], index);
         if (!guards_elements(k))
-            loaded[s] = load_whole(k, address_of_line(k, line[s]));
+            loaded[s] = load_whole(k, address_of_line(k, own));
     }
     for (int s = 0; s < count; s++)
         IF(lt(line[s], k->p.count)) {
@@ -263,15 +262,18 @@ static void edge_steps(columns_kernel *k, val index, int step, int count)
 }
 
 /*
- * Where the columns end within a tile: lines past the end are loaded as the last one again, so that no load is guarded,
- * and as many are under way as registers have room for. Elements that are guarded one by one come line by line.
+ * Where the columns end within a tile: in place of lines past the end the thread's first one is loaded again, so that
+ * no load is guarded, and as many are under way as registers have room for. Elements that are guarded one by one come
+ * line by line.
  */
 static void edge_tile(columns_kernel *k, val index)
 {
-    enum { AT_ONCE = 8, SEVERAL_MODES = 4 };
-    const int steps = k->cfg->steps, most = k->cfg->kind.reduced > 1 ? SEVERAL_MODES : AT_ONCE;
-    for (int s = 0; s < steps; s += most)
-        edge_steps(k, index, s, (int)min_i64(most, steps - s));
+    enum { AT_ONCE = 16, SEVERAL_WORDS = 8, SEVERAL_MODES = 4 };
+    const int steps = k->cfg->steps;
+    const int most = k->cfg->kind.reduced > 1 ? SEVERAL_MODES : k->r->count > 1 ? SEVERAL_WORDS : AT_ONCE;
+    IF(lt(index, k->p.count))
+        for (int s = 0; s < steps; s += most)
+            edge_steps(k, index, s, (int)min_i64(most, steps - s));
 }
 
 /* All vectors loaded before the first is used. */
@@ -354,7 +356,8 @@ static void accumulate_ragged(columns_kernel *k)
         IF(logical_or(lt(other, from), ge(other, to))) {
             IF(eq(guarded, imm64(0)))
                 edge_tile(k, add(other, mine));
-            ELSE LOOP_FROM(line, add(other, mine), min(k->p.count, add(other, imm(tile))), imm(layers)) {
+            ELSE LOOP_FROM(line, add(other, mine), min(k->p.count, add(other, imm(tile))), imm(layers))
+            {
                 tensor rX = load_existing(k, address_of_line(k, line)); // (VEC)
                 accumulate_steps(k, line, 0, 1, &rX);
             }

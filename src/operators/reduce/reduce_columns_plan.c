@@ -66,19 +66,14 @@ static int64_t resident_ctas(const reduce_view *v, const ckl_device_info *device
     return (int64_t)device->sm_count * reduce_columns_ctas_per_sm(c, is_ragged(v, c));
 }
 
-/* Vectors in flight. Of single elements as many as leave the fewest lines over, which are loaded one by one. */
+/* Vectors in flight, no more than a layer has lines. */
 static void set_steps(const reduce_view *v, reduce_columns_config *c)
 {
     enum { WORDS_FEW = 2 }; // of a state: more spill beside 16 elements
-    const int64_t layers = c->threads / c->lanes, lines = max_i64(1, ceil_div(v->count, layers));
-    if (c->vec > 1) {
-        c->steps = (int)min_i64(STEPS_MAX, BYTES_IN_FLIGHT / (c->vec * dtype_bytes(c->kind.dtype)));
-        return;
-    }
-    c->steps = (int)min_i64(ELEMENTS_IN_FLIGHT / (reduce_state_words(&c->kind, false) > WORDS_FEW ? 2 : 1), lines);
-    for (int steps = c->steps - 1; steps > c->steps / 2; steps--)
-        if (v->count % (steps * layers) < v->count % (c->steps * layers))
-            c->steps = steps;
+    const int single = ELEMENTS_IN_FLIGHT / (reduce_state_words(&c->kind, false) > WORDS_FEW ? 2 : 1);
+    const int several = (int)min_i64(STEPS_MAX, BYTES_IN_FLIGHT / (c->vec * dtype_bytes(c->kind.dtype)));
+    const int64_t lines = max_i64(1, ceil_div(v->count * c->lanes, c->threads));
+    c->steps = c->vec > 1 ? several : (int)min_i64(single, lines);
 }
 
 static ckl_status check_columns(const reduce_view *v)
@@ -119,26 +114,6 @@ static void share_among(const reduce_view *v, const ckl_device_info *device, int
     c->compensated = compensates(v, c);
 }
 
-static plan_cost cost_columns(const void *desc, const ckl_device_info *device, const void *config);
-
-/* As few CTAs as cost least, where the last of a strip would merge their states in several rounds. */
-static void save_rounds(const reduce_view *v, const ckl_device_info *device, reduce_columns_config *c)
-{
-    enum { ROUNDS_FEW = 2 };
-    if (reduce_columns_rounds(c) <= ROUNDS_FEW)
-        return;
-    double least = cost_columns(v, device, c).us;
-    for (reduce_columns_config t = *c; t.split > 1;) {
-        t.split = (t.split + 1) / 2;
-        t.compensated = compensates(v, &t);
-        const double us = cost_columns(v, device, &t).us;
-        if (us < least) {
-            least = us;
-            *c = t;
-        }
-    }
-}
-
 /*
  * Shares columns where lanes and vectors are chosen. Whether CTAs of the next kernel may come early: where they gather,
  * as there is room for more than all CTAs, only of small x.
@@ -147,7 +122,6 @@ static void share_columns(const reduce_view *v, const ckl_device_info *device, i
                           reduce_columns_config *c)
 {
     share_among(v, device, split_max, c);
-    save_rounds(v, device, c);
     const int64_t ctas = tiles_of(v, c) * c->split, fit = resident_ctas(v, device, c);
     const int64_t overlapping = c->split == 1 && ctas < fit ? CROWDED_BYTES : REDUCE_OVERLAP_BYTES;
     const bool full = leaves_no_place(v, device, c);
@@ -170,32 +144,32 @@ static int widest_vector(const reduce_view *v)
     return vec;
 }
 
-/* May strips have a CTA each? They leave SMs idle if they are few, and too few bytes in flight for many turns. */
-static bool may_be_alone(const reduce_view *v, const ckl_device_info *device, const reduce_columns_config *c)
-{
-    enum { TURNS_FEW = 4 };
-    return tiles_of(v, c) >= device->sm_count || v->count * c->lanes <= (int64_t)TURNS_FEW * c->threads * c->steps;
-}
+static plan_cost cost_columns(const void *desc, const ckl_device_info *device, const void *config);
 
-/* Strips from as wide as a CTA to a few lanes, shared by CTAs or not; one that costs `sure` times less is taken. */
+/*
+ * Strips from as wide as a CTA to a few lanes, shared by as many CTAs as fit, half of them, a quarter, down to one; what
+ * costs `sure` times less is taken.
+ */
 static void consider(const reduce_view *v, const ckl_device_info *device, const reduce_columns_config *t, double sure,
                      reduce_columns_config *best)
 {
     enum { LANES_MAX = 256, LANES_MIN = 8 };
     const int64_t across = power_of_two_ceil(ceil_div(columns_of(v), t->vec));
     for (int lanes = (int)min_i64(min_i64(LANES_MAX, across), t->threads); lanes >= min_i64(LANES_MIN, across);
-         lanes /= 2)
-        for (int alone = 0; alone < 2; alone++) {
-            reduce_columns_config c = *t;
-            c.lanes = lanes;
-            if (c.vec > 1 && !columns_divide(v, c.vec) && !reduce_columns_ragged(&c))
-                continue;
-            set_steps(v, &c);
-            share_columns(v, device, alone && may_be_alone(v, device, &c) ? 1 : INT32_MAX, &c);
+         lanes /= 2) {
+        reduce_columns_config strip = *t, c;
+        strip.lanes = lanes;
+        if (strip.vec > 1 && !columns_divide(v, strip.vec) && !reduce_columns_ragged(&strip))
+            continue;
+        set_steps(v, &strip);
+        for (int64_t most = INT32_MAX; most > 0; most = c.split / 2) {
+            c = strip;
+            share_columns(v, device, most, &c);
             const double less = c.vec == 1 && c.split > 1 ? SURE : sure;
             if (best->lanes == 0 || cost_columns(v, device, &c).us < less * cost_columns(v, device, best).us)
                 *best = c;
         }
+    }
 }
 
 /*
@@ -231,8 +205,10 @@ static plan_cost cost_columns(const void *desc, const ckl_device_info *device, c
     const double turns = ceil((double)v->count * c->lanes / ((double)c->threads * c->steps * c->split));
     const int words = reduce_state_words(&c->kind, c->compensated);
     const int64_t ctas = tiles_of(v, c) * c->split, fit = resident_ctas(v, device, c);
-    // of the last turn of CTAs what is idle costs a part: 531 CTAs of 3x197x45160 bf16, where 528 fit, 17.8 us, 14.5
-    const double idle = ctas > fit ? (double)round_up(ctas, fit) / (double)ctas - 1 : 0;
+    // of SMs what is idle in the last turn of CTAs costs a part: 531 CTAs of 3x197x45160 bf16, where 528 fit, 17.8 us,
+    // 14.5
+    const int64_t at_once = ctas <= fit ? device->sm_count : fit;
+    const double idle = (double)round_up(ctas, at_once) / (double)max_i64(ctas, 1) - 1;
     // of ragged strips what the next one reads again, and a sector: 16x32768x125 f32 by five strips 80 us, by one 68
     const int64_t bytes = dtype_bytes(c->kind.dtype), beside = c->vec * bytes + SECTOR_BYTES;
     const double again = ragged ? (double)(tiles_of(v, c) * beside) / (double)max_i64(v->rows * bytes, 1) : 0;
@@ -242,7 +218,8 @@ static plan_cost cost_columns(const void *desc, const ckl_device_info *device, c
                                                       : 1.6 + ROUND_US * reduce_columns_rounds(c);
     const memory_work work = { .of = { .us = meeting + (c->overlap ? 0 : LATE_US),
                                        .wait_cycles = ragged ? SHIFTS : NO_SHIFTS,
-                                       .bytes = 0.94 * (narrow ? OF_NARROW : 1) * (1 + OF_IDLE * idle + OF_AGAIN * again),
+                                       .bytes =
+                                           0.94 * (narrow ? OF_NARROW : 1) * (1 + OF_IDLE * idle + OF_AGAIN * again),
                                        .lines = 2.5 },
                                .ctas = ctas,
                                .threads = c->threads,

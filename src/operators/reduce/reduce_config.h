@@ -69,7 +69,7 @@ typedef struct reduce_kind {
     X(owner, int, steps, "4", "1 2 4 8", "vectors of a thread in flight")                                             \
     X(owner, bool, one_tile, "0", "0 1", "a row is one tile: of a CTA's, too, the last step alone is guarded")        \
     X(owner, int, split, "1", "1 2 4 8 16 32 128 264 528 1056", "CTAs of a row; the last to start finishes it")       \
-    X(owner, int, prefetch, "0", "0 1 2 4", "tiles of a CTA prefetched to L2 while the kernel before still runs")     \
+    X(owner, bool, prefetch, "0", "0 1", "the first tile is prefetched to L2 while the kernel before runs")           \
     X(owner, bool, overlap, "1", "0 1", "CTAs of the next kernel may come while these run")                           \
     X(owner, bool, strided, "0", "0 1", "the elements of a row are not side by side")                                 \
     X(owner, bool, compensated, "0", "0 1", "sums of many blocks carry their rounding errors along")                  \

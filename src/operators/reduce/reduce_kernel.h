@@ -46,11 +46,12 @@ typedef struct reducer {
     /* Adds a batch to the state. Those of a thread come in the order of the row. */
     void (*accumulate)(const struct reducer *r, const reduce_batch *batch, val pivot, val *state);
 
-    reduce_combine *merge;    // its user is the reducer
-    reduce_lanes *over_lanes; // as of a reduction; its user is the reducer
-    reduce_combine *known;    // one of cute/reduce.h that does the same, with user NULL; or NULL
+    reduce_combine *merge;                     // its user is the reducer
+    reduce_lanes *over_lanes;                  // as of a reduction; its user is the reducer
+    val (*rescale)(val sum, val from, val to); // of a sum in terms of the largest element so far: in terms of another
+    reduce_combine *known;                     // one of cute/reduce.h that does the same, with user NULL; or NULL
     val (*finish)(const struct reducer *r, const val *state, const reduce_values *p);
-    reduce_fold fold; // of a reducer made from one
+    reduce_fold fold; // of a reducer made from one; of others its identity, or its user, is what they are told apart by
 } reducer;
 
 /* The operation, or the fold in its place; compensated where it is a sum in f32. */

@@ -113,6 +113,34 @@ reducer reduce_variance_of(ir_type input, bool near, bool root)
                       .finish = root ? deviation_finish : variance_finish };
 }
 
+/* Sums in terms of the largest element so far: (that, sum) */
+
+static void scaled_identity(const reducer *r, val *state)
+{
+    state[0] = immf(r->fold.identity);
+    state[1] = immf(0);
+}
+
+static void scaled_merge(val *into, const val *other, void *user)
+{
+    const reducer *r = user;
+    val most = max(into[0], other[0]);
+    assign(into[1], add(r->rescale(into[1], into[0], most), r->rescale(other[1], other[0], most)));
+    assign(into[0], most);
+}
+
+/* All lanes take the largest. */
+static void scaled_over_lanes(val *state, int low, int high, void *user)
+{
+    const reducer *r = user;
+    const reduction largest = { .count = 1, .combine = combine_max };
+    val most = variable(F32, state[0]);
+    lanes_reduce(&largest, low, high, &most);
+    assign(state[1], r->rescale(state[1], state[0], most));
+    sum_over_lanes(&state[1], 1, low, high);
+    assign(state[0], most);
+}
+
 /* Euclidean norm: (p, sum of (x/p)^2), p a power of two not far from the largest |x| so far */
 
 static const double SCALE_MIN = 0x1p-126, SCALE_MAX = 0x1p126; // both have a reciprocal
@@ -130,18 +158,11 @@ static val scale_inverse(val p)
     return bitcast(F32, sub(imm_as(U32, 0x7f000000), bitcast(U32, p)));
 }
 
-/* The sum of squares `sum` at scale `from` in terms of the scale whose inverse is given. */
-static val rescaled(val sum, val from, val inverse)
+/* The sum of squares `sum` at scale `from` in terms of another one. */
+static val rescaled_squares(val sum, val from, val to)
 {
-    val ratio = mul(from, inverse);
+    val ratio = mul(from, scale_inverse(to));
     return mul(mul(sum, ratio), ratio);
-}
-
-static void norm_identity(const reducer *r, val *state)
-{
-    (void)r;
-    state[0] = immf(SCALE_MIN);
-    state[1] = immf(0);
 }
 
 static void norm_accumulate(const reducer *r, const reduce_batch *batch, val pivot, val *state)
@@ -154,27 +175,7 @@ static void norm_accumulate(const reducer *r, const reduce_batch *batch, val piv
     val scale = max(state[0], scale_of(most)), inverse = scale_inverse(scale);
     for (int i = 0; i < batch->size; i++)
         x[i] = mul(batch->x[i], inverse);
-    assign(state[1], add(rescaled(state[1], state[0], inverse), sum_of_squares(x, batch->size)));
-    assign(state[0], scale);
-}
-
-static void norm_merge(val *into, const val *other, void *user)
-{
-    (void)user;
-    val scale = max(into[0], other[0]), inverse = scale_inverse(scale);
-    assign(into[1], add(rescaled(into[1], into[0], inverse), rescaled(other[1], other[0], inverse)));
-    assign(into[0], scale);
-}
-
-/* All lanes take the largest scale. */
-static void norm_over_lanes(val *state, int low, int high, void *user)
-{
-    (void)user;
-    const reduction largest = { .count = 1, .combine = combine_max };
-    val scale = variable(F32, state[0]);
-    lanes_reduce(&largest, low, high, &scale);
-    assign(state[1], rescaled(state[1], state[0], scale_inverse(scale)));
-    sum_over_lanes(&state[1], 1, low, high);
+    assign(state[1], add(rescaled_squares(state[1], state[0], scale), sum_of_squares(x, batch->size)));
     assign(state[0], scale);
 }
 
@@ -196,11 +197,13 @@ static val norm_finish(const reducer *r, const val *state, const reduce_values *
 const reducer reduce_norm = { .input = F32,
                               .count = 2,
                               .types = { F32, F32 },
-                              .identity = norm_identity,
+                              .identity = scaled_identity,
                               .accumulate = norm_accumulate,
-                              .merge = norm_merge,
-                              .over_lanes = norm_over_lanes,
-                              .finish = norm_finish };
+                              .merge = scaled_merge,
+                              .over_lanes = scaled_over_lanes,
+                              .rescale = rescaled_squares,
+                              .finish = norm_finish,
+                              .fold.identity = SCALE_MIN };
 
 /* log(sum(exp(x))): (maximum, sum of exp(x - maximum)); where the maximum is infinite, of exp(x) */
 
@@ -220,11 +223,9 @@ static val power_of(val x, val anchor)
     return exp2_ftz(mul(sub(x, anchor), immf(LOG2E)));
 }
 
-static void exponential_identity(const reducer *r, val *state)
+static val rescaled_powers(val sum, val from, val to)
 {
-    (void)r;
-    state[0] = immf(-INFINITY);
-    state[1] = immf(0);
+    return mul(sum, power_of(from, anchor_of(to)));
 }
 
 static void exponential_accumulate(const reducer *r, const reduce_batch *batch, val pivot, val *state)
@@ -241,27 +242,6 @@ static void exponential_accumulate(const reducer *r, const reduce_batch *batch, 
     assign(state[0], most);
 }
 
-static void exponential_merge(val *into, const val *other, void *user)
-{
-    (void)user;
-    val most = max(into[0], other[0]), anchor = anchor_of(most);
-    val mine = mul(into[1], power_of(into[0], anchor));
-    assign(into[1], fma(other[1], power_of(other[0], anchor), mine));
-    assign(into[0], most);
-}
-
-/* All lanes take the largest maximum. */
-static void exponential_over_lanes(val *state, int low, int high, void *user)
-{
-    (void)user;
-    const reduction largest = { .count = 1, .combine = combine_max };
-    val most = variable(F32, state[0]);
-    lanes_reduce(&largest, low, high, &most);
-    assign(state[1], mul(state[1], power_of(state[0], anchor_of(most))));
-    sum_over_lanes(&state[1], 1, low, high);
-    assign(state[0], most);
-}
-
 static val exponential_finish(const reducer *r, const val *state, const reduce_values *p)
 {
     (void)r;
@@ -272,8 +252,10 @@ static val exponential_finish(const reducer *r, const val *state, const reduce_v
 const reducer reduce_logsumexp = { .input = F32,
                                    .count = 2,
                                    .types = { F32, F32 },
-                                   .identity = exponential_identity,
+                                   .identity = scaled_identity,
                                    .accumulate = exponential_accumulate,
-                                   .merge = exponential_merge,
-                                   .over_lanes = exponential_over_lanes,
-                                   .finish = exponential_finish };
+                                   .merge = scaled_merge,
+                                   .over_lanes = scaled_over_lanes,
+                                   .rescale = rescaled_powers,
+                                   .finish = exponential_finish,
+                                   .fold.identity = -INFINITY };

@@ -376,7 +376,7 @@ static val merge_row(const rows_kernel *k)
 }
 
 /*
- * Prefetches the first tiles of a CTA to L2 while the kernel before may still run; only of vectors in one stretch, and
+ * Prefetches the first tile of a CTA to L2 while the kernel before may still run; only of vectors in one stretch, and
  * whole chunks of them.
  */
 static void prefetch(const rows_kernel *k)
@@ -385,16 +385,13 @@ static void prefetch(const rows_kernel *k)
     const int64_t bytes = dtype_bytes(cfg->kind.dtype), tile = tile_elements(cfg);
     if (!cfg->prefetch || !by_cta(cfg) || cfg->strided || cfg->kind.reduced > 1 || cfg->vec * bytes < BULK_ALIGNMENT)
         return;
-    val extent = k->p.reduced_extent[0];
-    IF(lt(thread(), imm(cfg->prefetch))) {
-        val number = add(k->here.rank, mul(convert(I64, thread()), k->here.ctas)), first = mul(number, imm64(tile));
-        val begin = gmem_address(k->gRow.address, cfg->kind.dtype, first);
-        val end = gmem_address(k->gRow.address, cfg->kind.dtype, min(extent, add(first, imm64(tile))));
-        val from = bit_and(add(begin, imm(BULK_ALIGNMENT - 1)), imm_as(U64, -BULK_ALIGNMENT));
-        val to = bit_and(end, imm_as(U64, -BULK_ALIGNMENT));
-        IF(lt(from, to))
-            bulk_prefetch(from, convert(U32, sub(to, from)));
-    }
+    const val first = mul(k->here.rank, imm64(tile)), after = min(k->p.reduced_extent[0], add(first, imm64(tile)));
+    const val begin = gmem_address(k->gRow.address, cfg->kind.dtype, first);
+    const val end = gmem_address(k->gRow.address, cfg->kind.dtype, after);
+    const val from = bit_and(add(begin, imm(BULK_ALIGNMENT - 1)), imm_as(U64, -BULK_ALIGNMENT));
+    const val to = bit_and(end, imm_as(U64, -BULK_ALIGNMENT));
+    IF(logical_and(eq(thread(), imm(0)), lt(from, to)))
+        bulk_prefetch(from, convert(U32, sub(to, from)));
 }
 
 void reduce_rows(const void *config, int kernel)

@@ -207,14 +207,13 @@ static void share_large(const reduce_view *v, const ckl_device_info *device, boo
             c->split = (int)split;
         }
     }
-    const bool third_fits = c->threads < THREADS || (!bounded && reduce_state_words(&c->kind, false) == 2);
-    c->overlap = !third_fits || !crowds(v, device, c);
+    c->overlap = c->threads == THREADS || !crowds(v, device, c);
 }
 
 /*
  * Few rows, several CTAs each (bench/notes/reduce.md). Where x fits in one tile of two CTAs an SM, small CTAs with many
  * vectors in flight finish first. States of several registers leave room for fewer vectors in flight, and so do
- * elements of 8 bytes; with states of two words a third CTA fits.
+ * elements of 8 bytes.
  */
 static void choose_shared(const reduce_view *v, const ckl_device_info *device, reduce_rows_config *c)
 {
