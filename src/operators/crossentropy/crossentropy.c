@@ -293,7 +293,7 @@ static bool candidate_pipeline(const void *desc, const ckl_device_info *device, 
     const bool spills = d->weighted && d->smoothing > 0;
     const int times = !spills && d->cols * dtype_bytes(d->dtype) > FLOW_BYTES ? 2 : 1;
     const int cluster = 1 << i / FLOW_STEPS, steps = times * (FLOW_STEPS - i % FLOW_STEPS);
-    if (cluster > row_pipeline_cluster_max(device))
+    if (!is_long(d) || cluster > row_pipeline_cluster_max(device))
         return false;
     c->split =
         (row_split){ FLOW_THREADS, FLOW_THREADS, cluster, row_vec_full(d->dtype), steps, .ragged = is_ragged(d) };
@@ -342,28 +342,6 @@ static ckl_status admit_pipeline(const void *desc, const ckl_device_info *device
     TRY(admit_form(what, d, device, c));
     if (d->rows > INT32_MAX)
         FAIL(CKL_UNSUPPORTED, "%s: rows=%" PRId64 " are more than %d", what, d->rows, INT32_MAX);
-    return CKL_OK;
-}
-
-/* The cheapest whose every CTA has a chunk. */
-static ckl_status choose_pipeline(const void *desc, const ckl_device_info *device, void *config)
-{
-    static const char what[] = "crossentropy pipeline";
-    const ckl_crossentropy_desc *d = desc;
-    crossentropy_config other = *(crossentropy_config *)config;
-    double least = INFINITY;
-    for (int i = 0; candidate_pipeline(desc, device, i, &other); i++) {
-        const double us = cost_pipeline(desc, device, &other).us;
-        const int64_t cols = row_split_cols(&other.split), ends = 2 * other.split.vec;
-        if (us < least && other.flow.chunks <= ROW_PIPELINE_CHUNKS_MAX &&
-            cols - cols / other.split.cluster < d->cols - ends) {
-            least = us;
-            *(crossentropy_config *)config = other;
-        }
-    }
-    if (!device->has_tma || !is_long(d) || least == INFINITY)
-        FAIL(CKL_UNSUPPORTED, "%s: chosen on Hopper, forward, for long rows that a cluster holds in eight chunks",
-             what);
     return CKL_OK;
 }
 
@@ -453,7 +431,6 @@ static const field pipeline_fields[] = { CROSSENTROPY_CONFIG(FIELD_ROW, crossent
                                                      .summary = about,                            \
                                                      .config_bytes = sizeof(crossentropy_config), \
                                                      .config = FIELD_TABLE(called##_fields),      \
-                                                     .choose = choose_##called,                   \
                                                      .candidate = candidate_##called,             \
                                                      .cost = cost_##called,                       \
                                                      .admit = admit_##called,                     \
@@ -464,7 +441,7 @@ static const field pipeline_fields[] = { CROSSENTROPY_CONFIG(FIELD_ROW, crossent
                                                      .workspace_bytes = workspace_bytes,          \
                                                      __VA_ARGS__ }
 
-IMPLEMENTATION(row, "a row by some lanes, a warp, a CTA or a cluster, tile by tile; read once",
+IMPLEMENTATION(row, "a row by some lanes, a warp, a CTA or a cluster, tile by tile; read once", .choose = choose_row,
                .is_trusted = is_trusted_row);
 IMPLEMENTATION(pipeline, "rows flow through shared memory ahead of the threads; CTAs or clusters take them one by one",
                .target = IR_SM90A, .rivals = { &row_kernels });
