@@ -63,6 +63,7 @@ enum {
     ELEMENTS_HALF = 64, // forward, of rows of 16 bits that few threads share
     FEW_THREADS = 128,
     TILE_THREADS = 512,
+    LONG_COLS = TILE_THREADS / 2 * ELEMENTS, // longer rows have a CTA each, or several
 };
 
 static int vec_of(const ckl_crossentropy_desc *d)
@@ -76,38 +77,66 @@ static bool is_ragged(const ckl_crossentropy_desc *d)
     return vec_of(d) != row_vec_full(d->dtype);
 }
 
-/*
- * Threads of long rows' tiles, that leave the fewest idle in the last one: 50257 elements of 16 bits are 3.1 tiles of
- * 512 threads, 12.3 of 128.
- */
+/* Backward, threads of long rows' tiles, that leave the fewest idle in the last one. */
 static void fit_tiles(const ckl_crossentropy_desc *d, row_split *s)
 {
-    const int threads_min = d->direction == CKL_DIRECTION_FORWARD ? TILE_THREADS / 2 : TILE_THREADS / 4;
-    const int64_t vectors = d->cols / s->vec;
     int64_t least = INT64_MAX;
-    for (int threads = TILE_THREADS; threads >= threads_min; threads /= 2) {
-        const int64_t all = round_up(vectors, (int64_t)threads * s->steps);
+    for (int threads = TILE_THREADS; threads >= TILE_THREADS / 4; threads /= 2) {
+        const int64_t all = round_up(d->cols / s->vec, (int64_t)threads * s->steps);
         if (all < least)
             s->threads = s->row_threads = threads;
         least = min_i64(least, all);
     }
 }
 
+static bool is_long(const ckl_crossentropy_desc *d)
+{
+    return d->direction == CKL_DIRECTION_FORWARD && d->cols > LONG_COLS;
+}
+
+/* Bytes that an SM reads in a us where so many are on their way; all SMs together have less. */
+static double sm_rate(double bytes)
+{
+    const double MOST = 43e3, HALF_AT = 14e3;
+    return MOST * bytes / (bytes + HALF_AT);
+}
+
 /*
- * CTAs of a row, forward: twice as many while each has a tile and that leaves a tenth fewer idle in the last turn of
- * all, if a quarter are. In us: 128x256000 bf16 20.6 by two, 27.0 by four, which are two turns; 577x151936 f32 91.5 by
- * one, 83.7 by two; 635x32000 f32, where a fifth is idle, 23.4 and 28.3. But 384x152064 bf16 32.4, 36.0 as chosen.
+ * Forward, long rows: SMs take CTAs in turns of as many as fit, which begin and end together, and in the last turn what
+ * is left: an SM with one row more than others decides. Clusters are dealt out to GPCs in turn, which have unequally
+ * many SMs. Us on an H200, and as predicted: 577x30522 f32 by CTAs of 128 threads 19.2, 20.9; 8192x50257 bf16 192, 193;
+ * 384x152064 bf16 by 256 threads 31.9, 31.4.
  */
-static void share_rows(const ckl_crossentropy_desc *d, const ckl_device_info *device, row_split *s)
+static plan_cost cost_long(const ckl_crossentropy_desc *d, const ckl_device_info *device, const row_split *s)
 {
     enum { THREADS_OF_SM = 1024 };
-    const int64_t turn = THREADS_OF_SM / s->threads * (int64_t)device->sm_count;
-    while (s->cluster < residency_cluster_max(device) && row_split_cols(s) < d->cols) {
-        const int64_t ctas = d->rows * s->cluster, room = round_up(ctas, turn);
-        if (3 * room <= 4 * ctas || 10 * round_up(2 * ctas, turn) > 18 * room)
-            return;
-        s->cluster *= 2;
-    }
+    const double START = 3.3, TURN = 0.7, CLUSTER = 0.75, UNEVEN = 1.25, START_ALL = 2.5, BYTES_ALL = 4.5e6; // us
+    const int64_t sms = device->sm_count, fit = max_i64(1, THREADS_OF_SM / s->threads), ctas = d->rows * s->cluster;
+    const int64_t turns = max_i64(1, ceil_div(ctas, fit * sms)), left = ctas - (turns - 1) * fit * sms;
+    const double uneven = s->cluster > 1 ? UNEVEN : 1;
+    const double of_sm = fmin((double)fit, ceil((double)left * uneven / (double)sms)); // in the last turn
+    const double row = (double)(d->cols * dtype_bytes(d->dtype)), bytes = row / s->cluster;
+    const double tile = fmin(bytes, (double)(s->threads * s->vec * s->steps * dtype_bytes(d->dtype)));
+    const double full = bytes * (double)fit / sm_rate(tile * (double)fit), last = bytes * of_sm / sm_rate(tile * of_sm);
+    const double us = START + (double)(turns - 1) * full + last + (double)turns * (TURN + CLUSTER * log2(s->cluster));
+    return (plan_cost){ fmax(us, START_ALL + (double)d->rows * row / BYTES_ALL), "memory" };
+}
+
+/* Threads and CTAs of a row. */
+static void choose_long(const ckl_crossentropy_desc *d, const ckl_device_info *device, row_split *s)
+{
+    row_split t = *s;
+    double least = INFINITY;
+    for (t.threads = TILE_THREADS; t.threads >= FEW_THREADS; t.threads /= 2)
+        for (t.cluster = 1; t.cluster <= residency_cluster_max(device); t.cluster *= 2) {
+            t.row_threads = t.threads;
+            t.steps = ELEMENTS / t.vec;
+            t.steps = (int)min_i64(t.steps, ceil_div(d->cols, row_split_cols(&t) / t.steps));
+            const double us = cost_long(d, device, &t).us;
+            if (us < least)
+                *s = t;
+            least = fmin(least, us);
+        }
 }
 
 /*
@@ -130,7 +159,6 @@ static bool choose_few_threads(const ckl_crossentropy_desc *d, const ckl_device_
 /* Other rows: short ones in registers of some threads, long ones by tiles of a CTA. */
 static void choose_tiles(const ckl_crossentropy_desc *d, const ckl_device_info *device, row_split *s)
 {
-    enum { CTAS_OF_SM = 8 };
     const int vec = row_vec_full(d->dtype), registers = ELEMENTS * dtype_bytes(d->dtype) / 4;
     const bool ragged = is_ragged(d);
     if (!(ragged && row_split_choose_ragged(d->cols, d->dtype, registers, 1, s)) &&
@@ -138,15 +166,9 @@ static void choose_tiles(const ckl_crossentropy_desc *d, const ckl_device_info *
         *s = (row_split){ TILE_THREADS, TILE_THREADS, 1, vec, ELEMENTS / vec, .ragged = ragged };
     s->steps = (int)min_i64(s->steps, max_i64(1, ELEMENTS / s->vec)); // the rest in further tiles
     row_split_widen(s, d->rows, d->cols, d->dtype, 1 + (d->direction == CKL_DIRECTION_BACKWARD), device);
-    if (s->row_threads < TILE_THREADS)
-        return;
-    const bool is_forward = d->direction == CKL_DIRECTION_FORWARD;
-    const bool small = is_forward && d->dtype != CKL_F32 && 10 * d->rows >= 9 * CTAS_OF_SM * (int64_t)device->sm_count;
-    if (small) // whose exponentials overlap others' loads: 1024x59392 34.2 us by 512 threads, 32.6 by 256, 31.3 by 128
-        s->threads = s->row_threads = TILE_THREADS / 4;
-    if (is_forward)
-        share_rows(d, device, s);
-    if (s->cluster == 1 && !small)
+    if (is_long(d))
+        choose_long(d, device, s);
+    else if (d->direction == CKL_DIRECTION_BACKWARD && s->row_threads == TILE_THREADS)
         fit_tiles(d, s);
 }
 
@@ -243,9 +265,11 @@ static plan_cost cost_row(const void *desc, const ckl_device_info *device, const
 {
     const ckl_crossentropy_desc *d = desc;
     const crossentropy_config *c = config;
+    if (is_long(d))
+        return cost_long(d, device, &c->split);
     const bool is_forward = d->direction == CKL_DIRECTION_FORWARD;
     const int64_t tiles = tiles_of(d, &c->split);
-    const memory_kernel forward = { .us = 0.3, .wait_cycles = -700 - 1500 * (c->split.cluster - 1) },
+    const memory_kernel forward = { .us = 0.3, .wait_cycles = -700 },
                         backward = { .us = 0.5, .wait_cycles = -2000, .lines = 1.5 };
     const row_work work = { .of = is_forward ? forward : backward,
                             .rows = d->rows * tiles,
@@ -269,7 +293,7 @@ static bool candidate_pipeline(const void *desc, const ckl_device_info *device, 
     const bool spills = d->weighted && d->smoothing > 0;
     const int times = !spills && d->cols * dtype_bytes(d->dtype) > FLOW_BYTES ? 2 : 1;
     const int cluster = 1 << i / FLOW_STEPS, steps = times * (FLOW_STEPS - i % FLOW_STEPS);
-    if (cluster > row_pipeline_cluster_max(device))
+    if (!is_long(d) || cluster > row_pipeline_cluster_max(device))
         return false;
     c->split =
         (row_split){ FLOW_THREADS, FLOW_THREADS, cluster, row_vec_full(d->dtype), steps, .ragged = is_ragged(d) };
@@ -282,20 +306,24 @@ static bool candidate_pipeline(const void *desc, const ckl_device_info *device, 
 }
 
 /*
- * Clusters take rows in turns. A row takes its CTAs the time of its bytes, or of the elements of its chunks and of its
- * reduction: 577x30522 f32 21.7 us by pairs, which is bytes, 4096x8192 bf16 24.5, which is elements.
+ * Clusters take rows in turns. A row takes its CTAs the time of its bytes; or, once the ring is full, of the elements
+ * of its chunks and of its reduction. Us on an H200, and as predicted: 197x108416 f32 23.0, 22.9; 577x128256 f16 by
+ * pairs 38.4, 40; 197x130504 bf16 19.3, 19.4.
  */
 static plan_cost cost_pipeline(const void *desc, const ckl_device_info *device, const void *config)
 {
-    const double START = 4, BYTES = 17.2e3, COMPUTED = 10.6e3, REDUCE = 0.6, REDUCE_CLUSTER = 1; // us, and of one us
+    const double START = 4, FILL = 2, BYTES = 17.2e3, COMPUTED = 11.8e3, REDUCE = 0.6, REDUCE_CLUSTER = 0.9,
+                 ENDS = 0.3; // us
     const ckl_crossentropy_desc *d = desc;
     const crossentropy_config *c = config;
-    const int cluster = c->split.cluster;
+    const int cluster = c->split.cluster, element = dtype_bytes(d->dtype);
     const int64_t clusters = max_i64(1, CROSSENTROPY_FLOW_CTAS * (int64_t)device->sm_count / cluster);
-    const double bytes = (double)(d->cols * dtype_bytes(d->dtype)) / cluster;
+    const double bytes = (double)(d->cols * element) / cluster, turns = (double)ceil_div(d->rows, clusters);
     const double elements = (double)(c->flow.chunks * row_split_cols(&c->split)) / cluster;
-    const double row = fmax(bytes / BYTES, elements / COMPUTED + (cluster > 1 ? REDUCE_CLUSTER : REDUCE));
-    return (plan_cost){ START + (double)ceil_div(d->rows, clusters) * row, "memory" };
+    const double ring = (double)(c->flow.stages * row_split_cols(&c->split) * element) / cluster;
+    const double computed = elements / COMPUTED + (cluster > 1 ? REDUCE_CLUSTER : REDUCE);
+    const double us = fmax(START + turns * bytes / BYTES, FILL + fmin(ring, turns * bytes) / BYTES + turns * computed);
+    return (plan_cost){ us + (c->split.ragged ? turns * ENDS : 0), "memory" };
 }
 
 static ckl_status admit_pipeline(const void *desc, const ckl_device_info *device, const void *config)
@@ -314,34 +342,6 @@ static ckl_status admit_pipeline(const void *desc, const ckl_device_info *device
     TRY(admit_form(what, d, device, c));
     if (d->rows > INT32_MAX)
         FAIL(CKL_UNSUPPORTED, "%s: rows=%" PRId64 " are more than %d", what, d->rows, INT32_MAX);
-    return CKL_OK;
-}
-
-/*
- * Few long rows. Of f32 less than five an SM: 577x30522 21.7 us, by a CTA each 28, 197x108416 23.0 and 25.6. Of 16 bits
- * consumers are slower than memory: where SMs would have none, 16x128256 bf16 4.95 and 5.56, but 197x130504 19.3, 16.3.
- */
-static ckl_status choose_pipeline(const void *desc, const ckl_device_info *device, void *config)
-{
-    enum { ROWS_OF_SM = 5, COLS_MIN = TILE_THREADS * ELEMENTS };
-    static const char what[] = "crossentropy pipeline";
-    const ckl_crossentropy_desc *d = desc;
-    const int64_t sms = device->sm_count, most = d->dtype == CKL_F32 ? ROWS_OF_SM * sms : sms / 2;
-    crossentropy_config other = *(crossentropy_config *)config;
-    double least = INFINITY;
-    for (int i = 0; candidate_pipeline(desc, device, i, &other); i++) {
-        const double us = cost_pipeline(desc, device, &other).us;
-        const int64_t cols = row_split_cols(&other.split), ends = 2 * other.split.vec; // each CTA has a chunk
-        if (us < least && other.flow.chunks <= ROW_PIPELINE_CHUNKS_MAX &&
-            cols - cols / other.split.cluster < d->cols - ends) {
-            least = us;
-            *(crossentropy_config *)config = other;
-        }
-    }
-    if (!device->has_tma || d->direction == CKL_DIRECTION_BACKWARD || d->cols < COLS_MIN || d->rows >= most ||
-        least == INFINITY)
-        FAIL(CKL_UNSUPPORTED, "%s: chosen on Hopper, forward, for few long rows that a cluster holds in eight chunks",
-             what);
     return CKL_OK;
 }
 
@@ -431,7 +431,6 @@ static const field pipeline_fields[] = { CROSSENTROPY_CONFIG(FIELD_ROW, crossent
                                                      .summary = about,                            \
                                                      .config_bytes = sizeof(crossentropy_config), \
                                                      .config = FIELD_TABLE(called##_fields),      \
-                                                     .choose = choose_##called,                   \
                                                      .candidate = candidate_##called,             \
                                                      .cost = cost_##called,                       \
                                                      .admit = admit_##called,                     \
@@ -442,10 +441,10 @@ static const field pipeline_fields[] = { CROSSENTROPY_CONFIG(FIELD_ROW, crossent
                                                      .workspace_bytes = workspace_bytes,          \
                                                      __VA_ARGS__ }
 
-IMPLEMENTATION(row, "a row by some lanes, a warp, a CTA or a cluster, tile by tile; read once",
+IMPLEMENTATION(row, "a row by some lanes, a warp, a CTA or a cluster, tile by tile; read once", .choose = choose_row,
                .is_trusted = is_trusted_row);
 IMPLEMENTATION(pipeline, "rows flow through shared memory ahead of the threads; CTAs or clusters take them one by one",
-               .target = IR_SM90A);
+               .target = IR_SM90A, .rivals = { &row_kernels });
 
 static const implementation *const implementations[] = { &pipeline_kernels, &row_kernels, NULL };
 

@@ -1,12 +1,12 @@
 /* softmax.c - softmax and its gradient: validation, launch, problem lines (a shape and an axis become rows). */
 #include "cutekernellib/operators/softmax.h"
 
+#include <math.h>
+
 #include "base/shape.h"
 #include "operators/operators.h"
 #include "operators/softmax/softmax_config.h"
 #include "skeletons/one_pass.h"
-
-enum { WARP = 32 };
 
 /* Validation */
 
@@ -106,6 +106,13 @@ ckl_status softmax_admit_form(const char *what, const ckl_softmax_desc *d, const
     if (f->ctas_per_sm < 0 || f->ctas_per_sm > 32)
         FAIL(CKL_INVALID, "%s: ctas_per_sm=%d is not in 0..32", what, f->ctas_per_sm);
     return CKL_OK;
+}
+
+double softmax_again(const ckl_softmax_desc *d, const ckl_device_info *device)
+{
+    const int inputs = d->direction == CKL_DIRECTION_FORWARD ? 1 : 2;
+    const int64_t bytes = product_i64(product_i64(d->outer, d->n), d->inner * dtype_bytes(d->dtype) * inputs);
+    return bytes > 0 ? fmax(0, 1 - (double)device->l2_bytes / 2 / (double)bytes) : 0;
 }
 
 /* Launch */
@@ -233,7 +240,8 @@ static ckl_status launch_chunks(const ckl_plan *plan, const void *args, ckl_stre
     params.counter = plan_workspace(plan, a->workspace);
     params.states = (const char *)params.counter + v.counters_bytes;
     params.totals = (const char *)params.counter + v.totals;
-    const int64_t ctas[] = { d.outer * params.strips * v.chunks, d.outer * ceil_div(whole->inner, WARP),
+    const int64_t merging = ceil_div(whole->inner, softmax_total_lanes(&split, (int)max_i64(1, c->fold)));
+    const int64_t ctas[] = { d.outer * params.strips * v.chunks, d.outer * merging,
                              d.outer * params.strips * v.chunks };
     const int first = scalar ? vectors : 0, count = scalar ? all - vectors : vectors;
     for (int i = 0; i < count; i++)
@@ -279,16 +287,17 @@ static const field column_held_fields[] = { SOFTMAX_FORM(FIELD_NESTED, (softmax_
 
 IMPLEMENTATION(row, "a row in the registers of some lanes, a warp or a CTA; read once", row, row_fields, 2, launch_rows,
                .candidate = softmax_candidate_row, .is_trusted = softmax_is_trusted_row);
+IMPLEMENTATION(column_long, "strips of any length in chunks; read twice, by a kernel for sums and one for outputs",
+               column, column_long_fields, SOFTMAX_LONG_KERNELS, launch_chunks, .workspace_bytes = chunks_workspace);
 IMPLEMENTATION(pipeline, "rows flow through shared memory ahead of the threads; CTAs or clusters take them one by one",
-               row, pipeline_fields, 2, launch_rows, .target = IR_SM90A, .workspace_bytes = pipeline_workspace);
+               row, pipeline_fields, 2, launch_rows, .target = IR_SM90A, .workspace_bytes = pipeline_workspace,
+               .rivals = { &column_long_implementation });
 IMPLEMENTATION(long, "a row of any length by a CTA or a cluster; read twice, tile by tile", row, row_fields, 2,
-               launch_rows);
+               launch_rows, .rivals = { &column_long_implementation });
 IMPLEMENTATION(column_held, "strips in chunks, each in the shared memory of a CTA until the sums of all are known",
                column, column_held_fields, 4, launch_chunks, .workspace_bytes = chunks_workspace);
 IMPLEMENTATION(column, "a strip of columns in the registers of a CTA or a cluster; read once", column, column_fields, 2,
                launch_columns);
-IMPLEMENTATION(column_long, "strips of any length in chunks; read twice, by a kernel for sums and one for outputs",
-               column, column_long_fields, SOFTMAX_LONG_KERNELS, launch_chunks, .workspace_bytes = chunks_workspace);
 
 static const implementation *const implementations[] = { &row_implementation,
                                                          &pipeline_implementation,

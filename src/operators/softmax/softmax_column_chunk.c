@@ -204,20 +204,21 @@ static void store_total(void *user, val column, const val *values)
     }
 }
 
-/* A lane has a column, a warp some of its chunks. */
+/* A lane has a column, and a group of lanes some of the chunks. */
 void merge_totals(const columns *c, int fold)
 {
-    enum { LANES = 32 };
-    const column_split split = { .threads = c->split.threads, .lanes = LANES, .cluster = 1, .vec = 1, .steps = 1 };
+    const int lanes = softmax_total_lanes(&c->split, fold), groups = c->split.threads / lanes;
+    const column_split split = { .threads = c->split.threads, .lanes = lanes, .cluster = 1, .vec = 1, .steps = 1 };
     const int64_t scratch =
         smem_alloc("column_warps", column_reduce_each_bytes(&split, softmax_state_values(c->form)), 16);
     totals t = { .c = c, .fold = fold, .inner = div(convert(U32, c->p.inner), imm_as(U32, fold)) };
-    const val ctas = div(add(t.inner, imm_as(U32, LANES - 1)), imm_as(U32, LANES));
+    const val ctas = div(add(t.inner, imm_as(U32, lanes - 1)), imm_as(U32, lanes));
     t.outer = div(cta_x(), ctas);
-    t.first = mul(rem(cta_x(), ctas), imm_as(U32, LANES));
-    t.column = add(t.first, lane());
+    t.first = mul(rem(cta_x(), ctas), imm_as(U32, lanes));
+    t.column = add(t.first, thread_at(convert(U32, thread()), 0, lanes, groups));
     const val all = select(lt(t.column, t.inner), mul(c->p.chunks, imm_as(U32, fold)), imm_as(U32, 0));
-    const state_list list = { 1, split.threads / LANES, warp(), all, folded_state, &t };
+    const val first = thread_at(convert(U32, thread()), 1, lanes, groups);
+    const state_list list = { 1, groups, first, all, folded_state, &t };
     val state[ONLINE_VALUES];
     merge_states(c, &list, state);
     column_reduce_each(&split, NULL, softmax_reduction(c->form), scratch, state, store_total, &t);

@@ -2,8 +2,6 @@
  * softmax_column_chunk_choice.c - the configs of rows across memory whose strips come in chunks: held, or read twice;
  * bench/notes/memory-bound.md has the measurements.
  */
-#include <math.h>
-
 #include "operators/softmax/softmax_column_choice.h"
 #include "skeletons/one_pass.h"
 
@@ -92,15 +90,12 @@ plan_cost softmax_cost_column_held(const void *desc, const ckl_device_info *devi
     return softmax_columns_cost(desc, device, c, work, 0);
 }
 
-/* What L2 may still hold of the inputs is not read again. */
 plan_cost softmax_cost_column_long(const void *desc, const ckl_device_info *device, const void *config)
 {
     const softmax_column_config *c = config;
     const ckl_softmax_desc folded = softmax_folded(desc, c->fold);
-    const double bytes = (double)tensor_bytes(desc) * softmax_inputs(&c->form);
-    const double again = bytes > 0 ? fmax(0, 1 - (double)device->l2_bytes / 2 / bytes) : 0;
-    const memory_work work = { .of = { .us = 2, .bytes = 1.1 }, .smem_bytes = smem_bytes(c, SOFTMAX_LONG_STAGES) };
-    return softmax_columns_cost(&folded, device, c, work, again);
+    const memory_work work = { .of = { .us = 5, .bytes = 1.1 }, .smem_bytes = smem_bytes(c, SOFTMAX_LONG_STAGES) };
+    return softmax_columns_cost(&folded, device, c, work, softmax_again(desc, device));
 }
 
 /* Lanes that take a line of memory. */

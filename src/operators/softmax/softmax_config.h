@@ -75,6 +75,13 @@ static inline int64_t softmax_chunk_lines(const softmax_column_config *c)
     return (c->tiles + c->kept) * column_split_lines(&c->split);
 }
 
+/* Neighbouring lanes that merge states of neighbouring columns: as many as a strip of folded lines has of them. */
+static inline int softmax_total_lanes(const column_split *s, int fold)
+{
+    enum { WARP = 32 };
+    return (int)max_i64(1, min_i64(WARP, power_of_two_in(column_split_room(s) / fold)));
+}
+
 /* The problem whose lines are `fold` of d's lines, or of a row's elements, which follow each other. */
 static inline ckl_softmax_desc softmax_folded(const ckl_softmax_desc *d, int fold)
 {
@@ -145,6 +152,9 @@ bool softmax_is_trusted_row(const void *config);
 softmax_form softmax_form_of(const ckl_softmax_desc *d);
 int softmax_vec_of(const ckl_softmax_desc *d);
 ckl_status softmax_check_length(const char *what, const ckl_softmax_desc *d);
+
+/* What reading the inputs again costs of reading them: what L2 still holds is not read again. */
+double softmax_again(const ckl_softmax_desc *d, const ckl_device_info *device);
 ckl_status softmax_admit_form(const char *what, const ckl_softmax_desc *d, const softmax_form *f, int vec, bool ragged);
 
 /* Do ragged rows of all tensors lie in phase? */

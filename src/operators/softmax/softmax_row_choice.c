@@ -107,12 +107,11 @@ plan_cost softmax_cost_row(const void *desc, const ckl_device_info *device, cons
     return row_cost(&work, &c->split, device);
 }
 
-/* Rows are read twice, the second time from L2. */
 plan_cost softmax_cost_long(const void *desc, const ckl_device_info *device, const void *config)
 {
     const softmax_row_config *c = config;
     row_work work = work_of(desc, c);
-    work.again = 0.6;
+    work.again = softmax_again(desc, device);
     work.tile_cycles = 600;
     return row_cost(&work, &c->split, device);
 }
