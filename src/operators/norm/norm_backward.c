@@ -458,7 +458,7 @@ static void backward_phase(row_pipeline *s, val group, void *user)
 {
     flow *f = user;
     flow_begin(f);
-    load_statistics(&f->written, s->row, f->next_mean, f->next_rstd);
+    load_statistics(&f->written, s->first_row, f->next_mean, f->next_rstd);
     row_pipeline_run(s, &(row_passes){ first_pass, carry, second_pass }, f);
     flow_end(f, group);
 }
