@@ -215,31 +215,16 @@ static tensor thread_numbers(const map *m, val tile, int width)
     return coordinates_from(partition_S(&each, cTile, convert(m->index, thread())), 0, tile);
 }
 
-/* Where a vector begins. */
-typedef struct place {
-    val number, at[MAP_RANK_MAX];
-} place;
-
-/* Of the vectors with the numbers cX (WIDTH,STEPS). */
-static place *places_of(const map *m, tensor cX)
-{
-    const int steps = (int)static_size(layout_mode(cX.layout, 1));
-    place *p = describe_alloc((size_t)steps, sizeof *p);
-    for (int s = 0; s < steps; s++) {
-        p[s].number = coordinate(cX, 0, 0, s);
-        coordinates_of(m, p[s].number, p[s].at);
-    }
-    return p;
-}
-
 /* Computes the elements with the numbers cX (WIDTH,STEPS). All loads come before the first computation. */
 static void units(const map *m, tensor cX)
 {
     int width = (int)static_size(layout_mode(cX.layout, 0)), steps = (int)static_size(layout_mode(cX.layout, 1));
     map_unit *all = describe_alloc((size_t)steps, sizeof *all);
-    const place *p = places_of(m, cX);
-    for (int s = 0; s < steps; s++)
-        all[s] = map_load_unit(m, p[s].number, p[s].at, yes(), width);
+    for (int s = 0; s < steps; s++) {
+        val number = coordinate(cX, 0, 0, s), at[MAP_RANK_MAX];
+        coordinates_of(m, number, at);
+        all[s] = map_load_unit(m, number, at, yes(), width);
+    }
     for (int s = 0; s < steps; s++)
         map_finish_unit(m, &all[s], width);
 }

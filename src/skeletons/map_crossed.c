@@ -149,39 +149,26 @@ static tile_place vector_place(const map *m, val row, val number, int width)
 }
 
 /*
- * What a thread loads of a crossed operand, as rows of `height`: neighbouring threads neighbouring rows, where it is
- * contiguous.
+ * Neighbouring threads load neighbouring rows of `height`, where the operand is contiguous. Of pairs two rows by two
+ * columns at a time: a thread loads two words along columns and stores two along rows.
  */
-typedef struct crossed_share {
-    int count;
-    tile_place *p;
-} crossed_share;
-
-static crossed_share share_of(const map *m, int i, int height)
-{
-    const int rows = m->k->config.cross_rows / height, apart = m->k->config.threads / rows;
-    crossed_share s = { .count = tile_columns(m, i) / apart };
-    val row = convert(I32, mul(thread_at(thread(), 0, rows, apart), imm(height))),
-        column = convert(I32, mul(thread_at(thread(), 1, rows, apart), imm(height)));
-    s.p = describe_alloc((size_t)s.count, sizeof *s.p);
-    for (int n = 0; n < s.count; n++) {
-        const int by = n / height * height * apart + n % height - m->tile.margin;
-        s.p[n] = crossed_place(m, row, add(column, imm(by)), height);
-    }
-    return s;
-}
-
-/* Of pairs two rows by two columns at a time: a thread loads two words along columns and stores two along rows. */
 static void load_crossed(const map *m, int i, int height)
 {
     enum { LOW_HALVES = 0x5410, HIGH_HALVES = 0x7632 };
-    const crossed_share s = share_of(m, i, height);
-    packed *loaded = describe_alloc((size_t)s.count, sizeof *loaded);
-    for (int n = 0; n < s.count; n++)
-        loaded[n] = load_packed(map_vector_of(m, i, s.p[n].at, height), height * map_element_bytes(m, i));
-    for (int n = 0; n < s.count; n++) {
+    const int rows = m->k->config.cross_rows / height, apart = m->k->config.threads / rows;
+    const int count = tile_columns(m, i) / apart;
+    val row_first = convert(I32, mul(thread_at(thread(), 0, rows, apart), imm(height))),
+        column = convert(I32, mul(thread_at(thread(), 1, rows, apart), imm(height)));
+    tile_place *p = describe_alloc((size_t)count, sizeof *p);
+    packed *loaded = describe_alloc((size_t)count, sizeof *loaded);
+    for (int n = 0; n < count; n++) {
+        const int by = n / height * height * apart + n % height - m->tile.margin;
+        p[n] = crossed_place(m, row_first, add(column, imm(by)), height);
+        loaded[n] = load_packed(map_vector_of(m, i, p[n].at, height), height * map_element_bytes(m, i));
+    }
+    for (int n = 0; n < count; n++) {
         const int first = n / height * height, row = n % height; // of the columns that are turned together
-        tensor sX = tile_vector(m, i, add(s.p[n].row, imm(row)), s.p[first].column, height), rX = loaded[n].rWords;
+        tensor sX = tile_vector(m, i, add(p[n].row, imm(row)), p[first].column, height), rX = loaded[n].rWords;
         if (height == 2) {
             val low = bitcast(U32, at(loaded[first].rWords, 0)), high = bitcast(U32, at(loaded[first + 1].rWords, 0));
             rX = fragment(I32, compact(leaf(1))); // (1)
@@ -196,7 +183,6 @@ static void load_crossed(const map *m, int i, int height)
 typedef struct tile_batch {
     int count;
     map_unit *all;
-    val *exists;
 } tile_batch;
 
 /* Loads a thread's vectors from its number `first` on, but for crossed operands. */
@@ -205,16 +191,14 @@ static tile_batch load_batch(const map *m, val first, int count, int apart, int 
     const int row_threads = MAP_CROSS_TILE / width;
     val row = convert(I32, thread_at(thread(), 1, row_threads, apart)),
         number = convert(I32, thread_at(thread(), 0, row_threads, apart));
-    tile_batch b = { .count = count,
-                     .all = describe_alloc((size_t)count, sizeof *b.all),
-                     .exists = describe_alloc((size_t)count, sizeof *b.exists) };
+    tile_batch b = { .count = count, .all = describe_alloc((size_t)count, sizeof *b.all) };
     row = add(row, mul(first, imm(apart)));
     for (int n = 0; n < count; n++) {
         const tile_place p = vector_place(m, add(row, imm(n * apart)), number, width);
         b.all[n] = map_load_unit(m, imm(0), p.at, p.exists, width);
         b.all[n].row = p.row;
         b.all[n].column = p.column;
-        b.exists[n] = p.exists;
+        b.all[n].exists = p.exists;
     }
     return b;
 }
@@ -222,7 +206,7 @@ static tile_batch load_batch(const map *m, val first, int count, int apart, int 
 static void finish_batch(const map *m, const tile_batch *b, int width)
 {
     for (int n = 0; n < b->count; n++)
-        IF(b->exists[n])
+        IF(b->all[n].exists)
             map_finish_unit(m, &b->all[n], width);
 }
 

@@ -35,6 +35,7 @@ typedef struct map_unit {
     tensor rRows[MAP_INPUTS_MAX]; // (VEC) of operands whose rows a vector crosses
     tensor gY;                    // (VEC)
     val row, column;              // u32, in a tile of crossed operands
+    val exists;                   // predicate, of such a tile
 } map_unit;
 
 map_access map_access_of(const map_kernel *k, int operand);

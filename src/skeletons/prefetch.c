@@ -8,7 +8,8 @@ void prefetch_share(val pointer, val elements, ckl_dtype dtype)
     enum { BULK_BYTES = 16 };
     const val mask = imm_as(U64, -BULK_BYTES), bytes = mul(convert(U64, elements), imm(dtype_bytes(dtype)));
     val first = bit_and(add(pointer, imm(BULK_BYTES - 1)), mask), end = bit_and(add(pointer, bytes), mask);
-    val share = bit_and(add(div(convert(U32, bytes), grid_x()), imm(BULK_BYTES)), imm(-BULK_BYTES));
+    val part = mul(convert(F32, convert(U32, bytes)), mul(rcp(convert(F32, grid_x())), immf(1 + 0x1p-10)));
+    val share = bit_and(add(convert(U32, part), imm(BULK_BYTES)), imm(-BULK_BYTES)); // at least that of all, rounded
     val from = add(first, mul(convert(U64, cta_x()), convert(U64, share)));
     IF(lt(from, end))
         bulk_prefetch(from, min(convert(U32, sub(end, from)), share));

@@ -10,15 +10,15 @@ static int stage_bytes(const row_pipeline *s)
     return (int)row_pipeline_slot_bytes(&s->split, s->dtype) * s->input_count;
 }
 
-/* The start of this CTA's first chunk in a row, and from one chunk to its next. */
+/* The start of this CTA's first chunk in a row, and from there to another one of its chunks. */
 static val first_start(const row_pipeline *s)
 {
     return s->split.cluster > 1 ? mul(cluster_rank(), imm(row_pipeline_chunk_cols(&s->split))) : imm(0);
 }
 
-static val start_step(const row_pipeline *s)
+static val chunk_start(const row_pipeline *s, int chunk)
 {
-    return imm(row_pipeline_chunk_cols(&s->split) * s->split.cluster);
+    return imm(row_pipeline_chunk_cols(&s->split) * s->split.cluster * chunk);
 }
 
 static val stage_address(const row_pipeline *s, const pipeline_state *at)
@@ -102,7 +102,6 @@ void row_pipeline_each_phase(row_pipeline *s, row_phase_body *body, void *user)
     const row_phases ph = s->phases;
     LOOP_FROM(p, ph.first, add(ph.last, imm(1)), imm(1)) {
         enter_phase(s, &ph, p);
-        assign(s->row, s->first_row);
         body(s, add(cluster, convert(I64, p)), user);
     }
 }
@@ -185,7 +184,7 @@ static void load_row(const row_pipeline *s, pipeline_state *at, val row)
     const row_pipeline_matrix *y = &s->output;
     const row_bounds b =
         has_columns(s) ? s->columns.bounds : row_bounds_of(&s->split.chunk, row, s->cols, y->pointer, s->dtype, y->ld);
-    LOOP_FROM(start, begin_of(s, &b), b.end, start_step(s))
+    LOOP_FROM(start, begin_of(s, &b), b.end, chunk_start(s, 1))
         (s->split.cut ? load_cut_chunk : load_chunk)(s, at, row, start, &b);
 }
 
@@ -219,25 +218,21 @@ static void produce_dynamic(const row_pipeline *s, pipeline_state *at)
     }
 }
 
+static void produce_phase(row_pipeline *s, val group, void *user)
+{
+    (void)group;
+    LOOP_FROM(row, s->first_row, s->end, s->row_step)
+        load_row(s, user, row);
+}
+
 static void produce(const row_pipeline *s)
 {
     pipeline_state at = producer_state(&s->ring);
-    if (s->dynamic) {
+    row_pipeline here = *s;
+    if (s->dynamic)
         produce_dynamic(s, &at);
-        return;
-    }
-    if (!has_columns(s)) {
-        LOOP_FROM(row, s->first_row, s->end, s->row_step)
-            load_row(s, &at, row);
-        return;
-    }
-    const row_phases ph = s->phases;
-    LOOP_FROM(p, ph.first, add(ph.last, imm(1)), imm(1)) {
-        row_pipeline here = *s;
-        enter_phase(&here, &ph, p);
-        LOOP_FROM(row, here.first_row, here.end, here.row_step)
-            load_row(&here, &at, row);
-    }
+    else
+        row_pipeline_each_phase(&here, produce_phase, &at);
 }
 
 /* Set-up */
@@ -286,8 +281,6 @@ row_pipeline row_pipeline_begin(const row_pipeline_split *split, const row_pipel
     s.first_state = consumer_state(&s.ring);
     s.second_state = consumer_state(&s.ring);
     s.fetched = variable(U32, imm(0));
-    s.row = variable(I64, s.first_row);
-    s.next = variable(I64, s.row);
     return s;
 }
 
@@ -299,12 +292,6 @@ void row_pipeline_end(row_pipeline *s)
 }
 
 /* Consumers */
-
-/* Elements from the first chunk of a CTA to another one of its chunks. */
-static val chunk_start(const row_pipeline *s, int chunk)
-{
-    return imm(row_pipeline_chunk_cols(&s->split) * s->split.cluster * chunk);
-}
 
 row_span row_pipeline_columns(const row_pipeline *s, int chunk)
 {
@@ -408,7 +395,7 @@ static void pass_of_loop(const pass *v, const row_spans *all)
 {
     const row_pipeline *s = v->s;
     tensor rX[ROW_PIPELINE_INPUTS_MAX];
-    LOOP_FROM(start, begin_of(s, &all->bounds), all->bounds.end, start_step(s)) {
+    LOOP_FROM(start, begin_of(s, &all->bounds), all->bounds.end, chunk_start(s, 1)) {
         const row_span *first = &all->of[0];
         row_span here = { first->split, row_from(&first->place, sub(start, begin_of(s, &all->bounds))) };
         take_chunk(v, &here, yes(), rX);
@@ -474,12 +461,6 @@ void row_pipeline_second_pass(row_pipeline *s, val row, row_visit *visit, void *
     go_over(&(pass){ s, &s->second_state, .releases = true, .visit = visit, .user = user }, row);
 }
 
-static void carry(const row_passes *passes, void *user)
-{
-    if (passes->carry)
-        passes->carry(user);
-}
-
 static void first_pass(row_pipeline *s, const row_passes *passes, void *user)
 {
     assign(s->next, s->dynamic ? drawn_row(s, s->fetched) : add(s->row, s->row_step));
@@ -499,7 +480,8 @@ static void run_lookahead(row_pipeline *s, const row_passes *passes, void *user)
         IF(lt(before, s->end))
             passes->second(s, before, user);
         BREAK_IF(ge(s->row, s->end));
-        carry(passes, user);
+        if (passes->carry)
+            passes->carry(user);
         assign(before, s->row);
         assign(s->row, s->next);
     }
@@ -507,6 +489,8 @@ static void run_lookahead(row_pipeline *s, const row_passes *passes, void *user)
 
 void row_pipeline_run(row_pipeline *s, const row_passes *passes, void *user)
 {
+    s->row = variable(I64, s->first_row);
+    s->next = variable(I64, s->row);
     if (s->split.lookahead) {
         run_lookahead(s, passes, user);
         return;
@@ -514,7 +498,8 @@ void row_pipeline_run(row_pipeline *s, const row_passes *passes, void *user)
     FOREVER {
         BREAK_IF(ge(s->row, s->end));
         first_pass(s, passes, user);
-        carry(passes, user);
+        if (passes->carry)
+            passes->carry(user);
         passes->second(s, s->row, user);
         assign(s->row, s->next);
     }

@@ -137,8 +137,8 @@ static const flow_shape shapes[] = {
     { WHOLE, 2, 2, 1, 256, 288, 1, 16, 27, 27, AHEAD, 0, false, false },
     { WHOLE, 2, 3, 1, 224, 256, 1, 16, 18, 18, AHEAD, 0, false, false },
     { WHOLE, 2, 2, 1, 320, 416, 1, 16, 28, 28, AHEAD, 0, false, false },
-    { WHOLE, 2, 2, 2, 224, 224, 2, 4, 0, 9, AHEAD, 0, false, false },
-    { WHOLE, 2, 2, 2, 224, 224, 8, 16, 9, 9, AHEAD, 0, false, false },
+    { WHOLE, 2, 2, 2, 224, 224, 2, 4, 0, 16, AHEAD, 0, false, false },
+    { WHOLE, 2, 2, 2, 224, 224, 8, 16, 16, 16, AHEAD, 0, false, false },
     { WHOLE, 2, 2, 2, 256, 256, 2, 16, 9, 9, AHEAD, 0, false, false },
     { WHOLE, 4, 1, 2, 128, 256, 1, 1, 20, 20, RING, 0, false, false },
     { WHOLE, 4, 1, 4, 160, 160, 1, 1, 18, 12, AHEAD, 0, false, false },
@@ -148,7 +148,7 @@ static const flow_shape shapes[] = {
     { WHOLE, 4, 4, 1, 128, 256, 8, 16, 16, 16, AHEAD, 0, false, false },
     { CUT, 4, 4, 1, 64, 256, 1, 16, 20, 20, AHEAD, 0, false, false },
     // others the one whose instructions cost least
-    { ODD, 2, 1, 2, 64, 288, 1, 16, 24, 20, HELD, 1, false, false },
+    { ODD, 2, 1, 2, 64, 288, 1, 16, 24, 24, HELD, 1, false, false },
     { ODD, 2, 1, 3, 64, 288, 1, 16, 15, 15, HELD, 1.1, false, false },
     { ODD, 2, 1, 1, 64, 288, 1, 16, 30, 30, HELD, 1, false, false },
     { RAGGED, 2, 4, 1, 64, 288, 1, 16, 16, 16, AHEAD, 1.1, false, false },
@@ -225,7 +225,7 @@ static bool fit_shape(const norm_rows *d, const ckl_device_info *device, flow *f
     const flow_shape *shape = f->shape;
     const int bytes = dtype_bytes(d->dtype), rows = rows_of(d);
     const bool most = d->centred || (bytes == 4 && d->residual), any = rows == WHOLE || shape->longest;
-    const int spilling = rows != WHOLE && !norm_in_phase(d) && d->residual ? 4 : 0; // warps: 20 of layer norm spill
+    const int spilling = rows != WHOLE && !norm_in_phase(d) ? 4 * (d->residual + (d->centred && rows == RAGGED)) : 0;
     const int64_t threads = round_up(ceil_div(d->cols, (int64_t)elements_of(shape) * f->cluster), WARP);
     if (!(shape->rows & rows) || shape->bytes != bytes || f->cluster < shape->cluster_min ||
         f->cluster > shape->cluster_max || threads > shape->threads_max ||
@@ -312,39 +312,60 @@ static void choose_backward_rows(const norm_rows *d, const ckl_device_info *devi
 }
 
 /* What so many CTAs or clusters cost beside their rows' bytes: turns, and partial sums, which are written and read. */
-static double workers_us(const norm_rows *d, int64_t workers)
+static double workers_us(const norm_rows *d, const norm_config *c, int64_t workers)
 {
-    static const double TURN_US = 0.3, BYTES_OF_US = 4e6;
+    static const double AHEAD_US = 0.3, TURN_US = 0.75, BYTES_OF_US = 4e6; // of a turn, whose sums may wait
     const double bytes = (double)even_workers(d->rows, workers) * (1 + d->centred) * 4 * (double)d->cols;
-    return TURN_US * (double)ceil_div(d->rows, workers) + 2 * bytes / BYTES_OF_US;
+    const double turn = c->flow.lookahead ? AHEAD_US : TURN_US;
+    return turn * (double)ceil_div(d->rows, workers) + 2 * bytes / BYTES_OF_US;
 }
 
 /*
- * Rows that flow by all CTAs, by one an SM or, if they lie alike, by one alone, which leaves no partial sums to another
- * launch: layer norm of bf16, 577x4096, 13.8 us by 289 CTAs, 12.3 by 116; RMS norm 1000x4096 14.3 by 334, 13.9 by 125.
+ * Rows that flow by as many CTAs of an SM as cost least or, if they lie alike, by one alone, which leaves no partial
+ * sums to another launch: layer norm of bf16, 577x4096, 13.8 us by 289 CTAs, 12.3 by 116; RMS norm 1000x4096 14.3 by
+ * 334, 13.9 by 125.
  */
 static void choose_workers(const norm_rows *d, const ckl_device_info *device, norm_config *c)
 {
     enum { ROWS_FEW = 3 };                                // of a CTA or cluster: of more, bytes take longer than turns
     static const double LAUNCH_US = 0.95, ALONE_US = 0.5; // of a row that no other CTA overlaps
-    const int64_t one = max_i64(1, device->sm_count / c->split.cluster), all = one * c->ctas_per_sm;
-    const double all_us = workers_us(d, all), one_us = workers_us(d, one);
-    if (d->rows >= ROWS_FEW * all)
+    const int64_t one = max_i64(1, device->sm_count / c->split.cluster);
+    double least = workers_us(d, c, one * c->ctas_per_sm);
+    if (d->rows >= ROWS_FEW * one * c->ctas_per_sm)
         return;
-    c->alone = norm_phases(d, c) == 1 && ALONE_US * (double)d->rows < LAUNCH_US + fmin(all_us, one_us);
-    c->persistent_ctas = !c->alone && one_us < all_us;
+    for (int ctas = 1; ctas < c->ctas_per_sm; ctas++) {
+        const double us = workers_us(d, c, one * ctas);
+        c->persistent_ctas = us < least ? ctas : c->persistent_ctas;
+        least = fmin(least, us);
+    }
+    c->alone = norm_phases(d, c) == 1 && ALONE_US * (double)d->rows < LAUNCH_US + least;
+    c->persistent_ctas = c->alone ? 0 : c->persistent_ctas;
 }
 
-/* Rows in registers by one CTA, if it has registers for all at once, by single elements too, which take more. */
-static void choose_alone(const norm_rows *d, norm_config *c)
+/*
+ * Rows in registers by the fewest CTAs, of one cluster, that take all in two turns: by single elements, too, which take
+ * more registers. False: too many rows.
+ */
+static bool choose_alone(const norm_rows *d, const ckl_device_info *device, norm_config *c)
 {
-    row_split *s = &c->split;
-    const int64_t unit = max_i64(WARP, s->row_threads), threads = round_up(d->rows * s->row_threads, unit);
-    if (d->rows < 1 || s->cluster > 1 || threads > max_i64(unit, packed_threads(d, s) / 2))
-        return;
-    s->threads = (int)threads;
+    enum { TURNS_MAX = 2 };
+    row_split s;
+    const int elements = BACKWARD_BYTES / dtype_bytes(d->dtype);
+    if (!d->affine || d->rows < 1 ||
+        !(choose_packed_split(d, device, &s) ||
+          choose_backward_split(d->cols, norm_widest_vector(d), elements, 1, &s)))
+        return false;
+    const int64_t unit = max_i64(WARP, s.row_threads), most = max_i64(unit, packed_threads(d, &s) / 2 / unit * unit);
+    int ctas = 1;
+    while (ctas < norm_alone_max(device) && d->rows * s.row_threads > ctas * most)
+        ctas *= 2;
+    s.threads = (int)min_i64(most, round_up(ceil_div(d->rows, ctas) * s.row_threads, unit));
+    if (d->rows > TURNS_MAX * ctas * row_split_rows(&s))
+        return false;
+    c->split = s;
     c->ctas_per_sm = 1;
-    c->alone = true;
+    c->alone = ctas;
+    return true;
 }
 
 ckl_status norm_choose_backward(const void *desc, const ckl_device_info *device, void *config)
@@ -354,12 +375,10 @@ ckl_status norm_choose_backward(const void *desc, const ckl_device_info *device,
     if (d->direction != CKL_DIRECTION_BACKWARD)
         FAIL(CKL_UNSUPPORTED, "norm backward: direction is forward");
     norm_take_problem(d, c);
-    if (!choose_backward_flow(d, device, c))
+    if (!choose_alone(d, device, c) && !choose_backward_flow(d, device, c))
         choose_backward_rows(d, device, c);
     if (d->affine && c->flow.stages)
         choose_workers(d, device, c);
-    else if (d->affine && !c->tiled)
-        choose_alone(d, c);
     choose_column_lanes(d, device, c);
     return CKL_OK;
 }

@@ -483,7 +483,7 @@ static void forward_flow(const norm_config *cfg)
     make_variables(&f.reduced);
     if (cfg->centred) {
         f.rNext = element_registers(&r);
-        load_samples(&f, s.row);
+        load_samples(&f, s.first_row);
     }
     row_pipeline_run(&s, &(row_passes){ first_pass, carry, second_pass }, &f);
     row_pipeline_end(&s);
