@@ -288,9 +288,7 @@ static void store_queries(const attention_values *p, const attention_sm90_backwa
     const int lanes = ROWS / VECTOR, at_once = WARPGROUP / lanes, queries = dq_columns_of(cfg).used;
     const attention_form *form = &cfg->form;
     val batch = form->ragged ? imm_as(U32, 0) : x->batch;
-    layout all = make_layout(shape(p->q, form->d, p->heads, p->all_heads),
-                             stride(p->ld[ATTENTION_Q], 1, p->ld_head[ATTENTION_Q], p->ld_batch[ATTENTION_Q]));
-    tensor gDQ = slice(gmem_tensor(p->grad[ATTENTION_Q], form->dtype, all), _, _, x->head, batch);
+    tensor gDQ = slice(attention_tensor_of(form, p, ATTENTION_Q, p->grad), batch, x->head, _, _); // (Q,D)
     val first = thread_at(thread(), 1, lanes, at_once), vector = thread_at(thread(), 0, lanes, at_once);
     val column = add(x->column, mul(vector, imm(VECTOR)));
     for (int i = 0; i < queries; i += at_once) {
