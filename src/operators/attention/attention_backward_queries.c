@@ -107,7 +107,7 @@ static val tile_of_slopes(const backward_kernel *k, val buffer, val consumer, in
 void attention_backward_describe_queries(const backward_kernel *k, backward_consumer *c)
 {
     c->dq_mma = attention_warpgroup_mma(k->form.dtype, k->dq_columns.used, "SS");
-    c->tCrKt = descriptors_A(&c->dq_mma, attention_transposed_chunks(k->sX1, k->d));
+    c->tCrKt = descriptors_A(&c->dq_mma, attention_transposed_chunks(k->sX[QK], k->n[QK]));
     c->tCrSlopes = descriptors_B(&c->dq_mma, attention_transposed_chunks(k->sSlopes, k->dq_columns));
     c->dq = k->halves == 1 ? c->slopes : fragment_C(&c->dq_mma, ROWS, k->dq_columns.used);
     c->turn = variable(U32, imm(SLOPE_BUFFERS - 1));
