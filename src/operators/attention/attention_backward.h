@@ -127,10 +127,7 @@ void attention_backward_weigh(const backward_kernel *k, backward_consumer *c, co
                               const backward_walk *w);
 void attention_backward_differentiate(backward_consumer *c, const backward_stats *delta);
 
-/*
- * The gradients of scores are those of an additive mask; under a soft cap they are stored before
- * attention_backward_differentiate(), whose bends are then the cap's alone, as the mask is added behind it.
- */
+/* The gradients of an additive mask are those of the scores behind the soft cap, where it is added. */
 void attention_backward_store_mask_gradient(const backward_kernel *k, const backward_consumer *c,
                                             const backward_walk *w, const backward_stats *delta);
 

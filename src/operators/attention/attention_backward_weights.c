@@ -163,9 +163,7 @@ void attention_backward_store_mask_gradient(const backward_kernel *k, const back
     UNROLL(i, static_size(c->slopes.layout)) {
         val query, key;
         attention_block_pair(&all, i, &query, &key);
-        val x = at(c->slopes, i);
-        if (k->form.softcap)
-            x = mul(at(c->scores, i), sub(x, stat_of(delta, c, i)));
+        val x = mul(at(k->form.softcap ? c->scores : c->bends, i), sub(at(c->slopes, i), stat_of(delta, c, i)));
         IF(logical_and(lt(query, convert(I32, k->p.q)), lt(key, convert(I32, k->p.kv))))
             set(gDmask, coord(query, key), convert(k->form.dtype, x));
     }

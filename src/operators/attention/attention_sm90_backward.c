@@ -232,12 +232,9 @@ static void step(const backward_kernel *k, backward_consumer *c, const backward_
     if (k->with[QK]) {
         const backward_stats delta = attention_backward_find_stats(k, c, stage, 1);
         mma_wait(k->with[VO] ? 1 : 0);
-        const bool stores = k->form.dmask && !k->of_keys;
-        if (stores && k->form.softcap)
+        if (k->form.dmask && !k->of_keys)
             attention_backward_store_mask_gradient(k, c, w, &delta);
         attention_backward_differentiate(c, &delta);
-        if (stores && !k->form.softcap)
-            attention_backward_store_mask_gradient(k, c, w, &delta);
         add_product(k, c, QK, stage);
     }
     if (!k->of_keys)
