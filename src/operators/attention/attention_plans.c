@@ -140,43 +140,80 @@ attention_params attention_params_of(const ckl_attention_desc *d, const ckl_atte
     return p;
 }
 
-/* naive */
+/* naive and naive_backward: a thread a row */
 
 static ckl_status choose_naive(const void *desc, const ckl_device_info *device, void *config)
 {
+    const ckl_attention_desc *d = desc;
+    attention_naive_config *c = config;
     (void)device;
-    ((attention_naive_config *)config)->form = attention_form_of(desc);
+    c->form = attention_form_of(d);
+    if (d->direction == CKL_DIRECTION_BACKWARD)
+        c->threads = 64;
+    return CKL_OK;
+}
+
+/* Threads of kernel 0, 1 and 2: rows of O or dQ; of dK and dV; sinks. */
+static int64_t naive_rows(const ckl_attention_desc *d, int kernel)
+{
+    const int64_t of_batch[] = { product_i64(d->heads, d->q), product_i64(d->kv_heads, d->kv) };
+    return kernel == 2 ? (d->sinks ? d->heads : 0) : product_i64(d->batch, of_batch[kernel]);
+}
+
+static ckl_status check_naive(const char *who, ckl_direction direction, const ckl_attention_desc *d,
+                              const attention_naive_config *c)
+{
+    TRY(attention_check_form(who, direction, d, &c->form));
+    for (int i = 0; i < (direction == CKL_DIRECTION_FORWARD ? 1 : 2); i++)
+        if (naive_rows(d, i) > (int64_t)INT32_MAX * c->threads)
+            FAIL(CKL_UNSUPPORTED, "attention %s: %" PRId64 " rows are more than one launch has threads", who,
+                 naive_rows(d, i));
     return CKL_OK;
 }
 
 static ckl_status admit_naive(const void *desc, const ckl_device_info *device, const void *config)
 {
-    const ckl_attention_desc *d = desc;
-    const attention_naive_config *c = config;
-    TRY(attention_check_form("naive", CKL_DIRECTION_FORWARD, d, &c->form));
-    TRY(plan_check_threads("attention naive", c->threads, device));
-    int64_t rows = attention_tiles_of(d, 1);
-    if (rows > (int64_t)INT32_MAX * c->threads)
-        FAIL(CKL_UNSUPPORTED, "attention naive: %" PRId64 " rows are more than one launch has threads", rows);
-    return CKL_OK;
+    TRY(plan_check_threads("attention naive", ((const attention_naive_config *)config)->threads, device));
+    return check_naive("naive", CKL_DIRECTION_FORWARD, desc, config);
+}
+
+static ckl_status admit_naive_backward(const void *desc, const ckl_device_info *device, const void *config)
+{
+    TRY(plan_check_threads("attention naive_backward", ((const attention_naive_config *)config)->threads, device));
+    return check_naive("naive_backward", CKL_DIRECTION_BACKWARD, desc, config);
 }
 
 static ckl_status launch_naive(const ckl_plan *plan, const void *args, ckl_stream stream)
 {
     const attention_naive_config *c = plan->config;
-    const ckl_attention_desc *d = plan->desc;
-    const attention_params params = attention_params_of(d, args, 1);
-    return plan_launch(plan, 0, (plan_grid){ .x = ceil_div(attention_tiles_of(d, 1), c->threads) }, &params, stream);
+    const attention_params params = attention_params_of(plan->desc, args, 1);
+    for (int i = 0; i < plan->impl->kernels; i++) {
+        const plan_grid grid = { .x = ceil_div(naive_rows(plan->desc, i), c->threads) };
+        if (grid.x > 0)
+            TRY(plan_launch(plan, i, grid, &params, stream));
+    }
+    return CKL_OK;
 }
 
 static const field naive_fields[] = { ATTENTION_FORM(FIELD_NESTED, (attention_naive_config, form)) //
                                       ATTENTION_NAIVE_CONFIG(FIELD_ROW, attention_naive_config) };
 
+/* An implementation by these kernels, with its own admit. */
+#define NAIVE_PARTS(called)                                                                                        \
+    .name = #called, .config_bytes = sizeof(attention_naive_config), .config = FIELD_TABLE(naive_fields),          \
+    .choose = choose_naive, .cost = attention_naive_cost, .admit = admit_##called, .describe = attention_##called, \
+    .params = &attention_param_list, .launch = launch_naive
+
 const implementation attention_naive_implementation = {
-    IMPLEMENTATION_PARTS(attention, naive),
-    .cost = attention_naive_cost,
+    NAIVE_PARTS(naive),
     .summary = "one thread a row of O: the definition, for any sizes and strides",
-    .params = &attention_param_list,
+    .kernels = 1,
+};
+
+const implementation attention_naive_backward_implementation = {
+    NAIVE_PARTS(naive_backward),
+    .summary = "a thread a row of dQ, of dK and dV, or a sink: the definition, for any sizes and strides",
+    .kernels = 3,
 };
 
 /* What the kernels on tensor cores share */
