@@ -12,19 +12,22 @@ enum {
     SLOPE_BUFFERS = 2,
 };
 
+/* X, Y and D come in pairs: of queries and keys, whose products are scores, and of values and dO, whose are slopes. */
+enum { QK, VO, PAIRS };
+
 /* Everything the roles share. Letters: rows (ROWS), tokens of a block (BN). */
 typedef struct backward_kernel {
     const attention_sm90_backward_config *cfg;
     attention_form form;
     attention_values p;
     bool of_keys;
-    bool with_d1, with_d2; // dK or dQ; dV
-    int block;             // BN
-    columns d, dv;
-    tma_copy tmaX1, tmaX2, tmaY1, tmaY2, tmaD1, tmaD2;
-    tensor sX1, sX2; // (ROWS,CHUNK,CHUNKS,CONSUMERS)
-    tensor sY1, sY2; // (BN,CHUNK,CHUNKS,STAGES)
-    tensor sStats;   // (BN,STATS,STAGES)
+    bool with[PAIRS]; // dK or dQ; dV
+    int block;        // BN
+    columns n[PAIRS];
+    tma_copy tmaX[PAIRS], tmaY[PAIRS], tmaD[PAIRS];
+    tensor sX[PAIRS]; // (ROWS,CHUNK,CHUNKS,CONSUMERS)
+    tensor sY[PAIRS]; // (BN,CHUNK,CHUNKS,STAGES)
+    tensor sStats;    // (BN,STATS,STAGES)
     pipeline x, ring;
     val row;             // the CTA's first
     val head, batch;     // of the rows
@@ -55,15 +58,15 @@ typedef struct backward_walk {
 /* One consumer's view: its operands, its sums, the state of its rows. */
 typedef struct backward_consumer {
     val index, first_thread;
-    tiled_mma scores_mma, d1_mma, d2_mma;
-    score_operands of_scores, of_slopes; // X1 and Y1, X2 and Y2
-    tensor tCrY1t, tCrY2t;               // (1,MMA_K,STAGES)
-    tensor cS;                           // coordinates of its scores
-    tensor scores, slopes;               // (MMA,1,1): weights later; their gradients
-    tensor bends;                        // derivatives of the soft cap or custom score, times the weight
-    tensor weights, gradients;           // (PAIRS,1,MMA_K)
-    tensor d1, d2;                       // (MMA,1,1)
-    val offset[2], delta[2];             // of the rows of a thread, if they are queries
+    tiled_mma scores_mma, sum_mma[PAIRS];
+    score_operands of[PAIRS]; // scores and slopes: X and Y
+    tensor tCrYt[PAIRS];      // (1,MMA_K,STAGES)
+    tensor cS;                // coordinates of its scores
+    tensor scores, slopes;    // (MMA,1,1): weights later; their gradients
+    tensor bends;             // derivatives of the soft cap or custom score, times the weight
+    tensor factors[PAIRS];    // (PAIRS,1,MMA_K): gradients of scores; weights
+    tensor d[PAIRS];          // (MMA,1,1): dK or dQ; dV
+    val offset[2], delta[2];  // of the rows of a thread, if they are queries
     pipeline_state at;
     tiled_mma dq_mma;
     tensor tCrKt, tCrSlopes; // (D/64,MMA_K,CONSUMERS), (1,MMA_K,TILES)
@@ -124,10 +127,7 @@ void attention_backward_weigh(const backward_kernel *k, backward_consumer *c, co
                               const backward_walk *w);
 void attention_backward_differentiate(backward_consumer *c, const backward_stats *delta);
 
-/*
- * The gradients of scores are those of an additive mask; under a soft cap they are stored before
- * attention_backward_differentiate(), whose bends are then the cap's alone, as the mask is added behind it.
- */
+/* The gradients of an additive mask are those of the scores behind the soft cap, where it is added. */
 void attention_backward_store_mask_gradient(const backward_kernel *k, const backward_consumer *c,
                                             const backward_walk *w, const backward_stats *delta);
 

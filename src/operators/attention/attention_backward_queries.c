@@ -107,7 +107,7 @@ static val tile_of_slopes(const backward_kernel *k, val buffer, val consumer, in
 void attention_backward_describe_queries(const backward_kernel *k, backward_consumer *c)
 {
     c->dq_mma = attention_warpgroup_mma(k->form.dtype, k->dq_columns.used, "SS");
-    c->tCrKt = descriptors_A(&c->dq_mma, attention_transposed_chunks(k->sX1, k->d));
+    c->tCrKt = descriptors_A(&c->dq_mma, attention_transposed_chunks(k->sX[QK], k->n[QK]));
     c->tCrSlopes = descriptors_B(&c->dq_mma, attention_transposed_chunks(k->sSlopes, k->dq_columns));
     c->dq = k->halves == 1 ? c->slopes : fragment_C(&c->dq_mma, ROWS, k->dq_columns.used);
     c->turn = variable(U32, imm(SLOPE_BUFFERS - 1));
@@ -288,9 +288,7 @@ static void store_queries(const attention_values *p, const attention_sm90_backwa
     const int lanes = ROWS / VECTOR, at_once = WARPGROUP / lanes, queries = dq_columns_of(cfg).used;
     const attention_form *form = &cfg->form;
     val batch = form->ragged ? imm_as(U32, 0) : x->batch;
-    layout all = make_layout(shape(p->q, form->d, p->heads, p->all_heads),
-                             stride(p->ld[ATTENTION_Q], 1, p->ld_head[ATTENTION_Q], p->ld_batch[ATTENTION_Q]));
-    tensor gDQ = slice(gmem_tensor(p->grad[ATTENTION_Q], form->dtype, all), _, _, x->head, batch);
+    tensor gDQ = slice(attention_tensor_of(form, p, ATTENTION_Q, p->grad), batch, x->head, _, _); // (Q,D)
     val first = thread_at(thread(), 1, lanes, at_once), vector = thread_at(thread(), 0, lanes, at_once);
     val column = add(x->column, mul(vector, imm(VECTOR)));
     for (int i = 0; i < queries; i += at_once) {
@@ -309,7 +307,7 @@ static void store_queries(const attention_values *p, const attention_sm90_backwa
 void attention_backward_round_queries(const attention_sm90_backward_config *cfg)
 {
     const columns dq = dq_columns_of(cfg);
-    const int ctas = dq.used > 64 ? 8 : 12; // of an SM, which wait for their loads: as many as have registers for these
+    const int ctas = dq.used > 64 ? 8 : 10; // of an SM, which wait for their loads: as many as have registers for these
     launch_bounds(WARPGROUP, ctas);
     attention_values p = params_of(attention);
     tiled_mma mma = attention_warpgroup_mma(cfg->form.dtype, dq.used, "SS");

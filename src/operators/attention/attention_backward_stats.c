@@ -44,12 +44,10 @@ static stats_query query_of(const attention_form *form, const attention_values *
 }
 
 /* This lane's part of a query in O or dO; 0 where there is none. (VECTOR,ACROSS) */
-static tensor part_of(const attention_values *p, const attention_form *form, const stats_query *x, val pointer)
+static tensor part_of(const attention_values *p, const attention_form *form, const stats_query *x, const val *pointers)
 {
     const int lanes = lanes_of(form), vectors = form->dv / VECTOR;
-    layout all = make_layout(shape(form->dv, p->q, p->heads, p->all_heads),
-                             stride(1, p->ld[ATTENTION_O], p->ld_head[ATTENTION_O], p->ld_batch[ATTENTION_O]));
-    tensor gRow = slice(gmem_tensor(pointer, form->dtype, all), _, x->at, x->block.head, x->batch);
+    tensor gRow = slice(attention_tensor_of(form, p, ATTENTION_O, pointers), x->batch, x->block.head, x->at, _);
     tensor rX = fragment(form->dtype, compact(shape(VECTOR, (vectors + lanes - 1) / lanes)));
     fill(rX, imm(0));
     for (int i = 0; i * lanes < vectors; i++) {
@@ -134,8 +132,8 @@ void attention_backward_stats(const attention_sm90_backward_config *cfg)
     tensor rO[ROUNDS_MAX], rDout[ROUNDS_MAX];
     for (int i = 0; i < rounds; i++) {
         x[i] = query_of(form, &p, add(div(thread(), imm(lanes)), imm(i * at_once)));
-        rO[i] = part_of(&p, form, &x[i], p.x[ATTENTION_O]);
-        rDout[i] = part_of(&p, form, &x[i], p.grad[ATTENTION_O]);
+        rO[i] = part_of(&p, form, &x[i], p.x);
+        rDout[i] = part_of(&p, form, &x[i], p.grad);
         offset[i] = offset_of(&p, form, &x[i]);
     }
     for (int i = 0; i < rounds; i++)

@@ -16,7 +16,7 @@ tensor attention_backward_stats_of(const backward_kernel *k, val head)
 
 bool attention_backward_has_bends(const backward_kernel *k)
 {
-    return k->with_d1 && (k->form.softcap || attention_score_bends(k->form.score));
+    return k->with[QK] && (k->form.softcap || attention_score_bends(k->form.score));
 }
 
 /*
@@ -105,7 +105,7 @@ static void score_pairs(const backward_kernel *k, backward_consumer *c, const ba
     UNROLL(i, static_size(c->scores.layout)) {
         val x = at(c->scores, i), query, key;
         attention_block_pair(&all, i, &query, &key);
-        if (k->with_d1 && attention_score_bends(k->form.score)) {
+        if (k->with[QK] && attention_score_bends(k->form.score)) {
             val bend = attention_custom_slope(&custom, x, query, key);
             set(c->bends, i, k->form.softcap ? mul(bend, at(c->bends, i)) : bend);
         }
@@ -163,9 +163,7 @@ void attention_backward_store_mask_gradient(const backward_kernel *k, const back
     UNROLL(i, static_size(c->slopes.layout)) {
         val query, key;
         attention_block_pair(&all, i, &query, &key);
-        val x = at(c->slopes, i);
-        if (k->form.softcap)
-            x = mul(at(c->scores, i), sub(x, stat_of(delta, c, i)));
+        val x = mul(at(k->form.softcap ? c->scores : c->bends, i), sub(at(c->slopes, i), stat_of(delta, c, i)));
         IF(logical_and(lt(query, convert(I32, k->p.q)), lt(key, convert(I32, k->p.kv))))
             set(gDmask, coord(query, key), convert(k->form.dtype, x));
     }

@@ -297,4 +297,10 @@ ckl_status attention_check_smem(const char *op, const char *who, const ckl_devic
 /* Refuses a ragged problem whose tokens lie too far apart for maps of windows (attention_make_tma()). */
 ckl_status attention_check_windows(const char *who, const ckl_attention_desc *desc);
 
+/* Pointers to 16-byte boundaries, as cp.async and TMA want them. */
+ckl_status attention_check_alignment(const char *who, const ckl_attention_args *args);
+
+/* Tiles of so many queries, of all heads; no more than a launch has CTAs. And the parameters of such a launch. */
+int64_t attention_tiles_of(const ckl_attention_desc *desc, int rows);
+ckl_status attention_check_tiles(const char *who, int64_t tiles);
 attention_params attention_params_of(const ckl_attention_desc *desc, const ckl_attention_args *args, int rows);

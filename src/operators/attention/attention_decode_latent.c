@@ -18,6 +18,7 @@
 
 enum {
     CONSUMERS = 2,
+    PAIR = CONSUMERS * KEYS, // an odd block has a partner without keys
     ROWS = ATTENTION_ROWS,
     KEY_CHUNKS_MAX = ATTENTION_DECODE_LATENT_MAX / CHUNK,
     REST = 2,         // the section after those of the halves
@@ -42,8 +43,6 @@ typedef struct latent_kernel {
     tensor sMax, sFactor; // (BM,CONSUMERS): of the rows after a consumer's block; the factor for O there
     tensor sSum;          // (BM,CONSUMERS)
     pipeline ring;        // of sections, SECTIONS for each block
-    val pairs;            // of blocks
-    val done;             // of all splits before this one, a variable of each role
 } latent_kernel;
 
 int64_t attention_decode_latent_smem(const attention_decode_form *form)
@@ -85,12 +84,6 @@ static latent_kernel describe_kernel(const attention_decode_latent_config *cfg)
     return k;
 }
 
-/* Pairs of this CTA's blocks; an odd block has a partner without keys. */
-static val pairs_of(const decode_place *place)
-{
-    return attention_decode_latent_blocks(place, CONSUMERS * KEYS);
-}
-
 /* A block of a consumer: its first key, and the phase of its barriers. */
 typedef struct block_at {
     int consumer;
@@ -99,8 +92,8 @@ typedef struct block_at {
 
 static block_at block_of(const latent_kernel *k, val pair, int consumer)
 {
-    const val before = add(mul(pair, imm(CONSUMERS * KEYS)), imm(consumer * KEYS));
-    return (block_at){ consumer, add(k->place.from, before), bit_and(add(k->done, pair), imm(1)) };
+    const val before = add(mul(pair, imm(PAIR)), imm(consumer * KEYS));
+    return (block_at){ consumer, add(k->place.from, before), bit_and(add(k->place.done, pair), imm(1)) };
 }
 
 /* The barriers of a section of it. */
@@ -126,28 +119,23 @@ static void load_block(const latent_kernel *k, const block_at *at)
     }
 }
 
-static void load_split(void *of, val before, val after)
+static void load_split(void *of)
 {
     latent_kernel *k = of;
-    (void)before;
-    (void)after;
-    k->pairs = pairs_of(&k->place);
     IF(elect())
-        LOOP(pair, k->pairs)
+        LOOP(pair, k->place.steps)
             for (int consumer = 0; consumer < CONSUMERS; consumer++) {
                 const block_at at = block_of(k, pair, consumer);
                 load_block(k, &at);
             }
-    assign(k->done, add(k->done, k->pairs));
 }
 
 /* One thread of a warp that stays together. */
 static void producer(latent_kernel *k)
 {
     warpgroup_reg_dealloc(PRODUCER_REGISTERS);
-    k->done = variable(U32, imm(0));
     IF(eq(warp(), imm(CONSUMERS * WARPGROUP / LANES)))
-        attention_decode_for_share(&k->place, k->cfg->split, load_split, k);
+        attention_decode_for_share(&k->place, k->cfg->split, PAIR, load_split, k);
 }
 
 /* Consumers */
@@ -355,7 +343,7 @@ static void take_own(const latent_kernel *k, consumer_role *c, val pair)
 static void take_pairs(const latent_kernel *k, const consumer_role *both, int index)
 {
     consumer_role c = consumer_of(k, *both, index);
-    LOOP(pair, k->pairs) {
+    LOOP(pair, k->place.steps) {
         if (index == 1)
             take_told(k, &c, pair);
         take_own(k, &c, pair);
@@ -379,14 +367,13 @@ static void share_sums(const latent_kernel *k, consumer_role *c, val index)
  * NOTE: bar_sync is aligned: all who wait at a barrier do so by one instruction, so what both wait for is outside of
  * their roles.
  */
-static void use_split(void *of, val before, val after)
+static void use_split(void *of)
 {
     latent_kernel *k = of;
     const decode_sums sums = { .place = &k->place, .threads = CONSUMERS * WARPGROUP, .barrier = BARRIER_BOTH };
-    k->pairs = pairs_of(&k->place);
     const val index = warpgroup();
     consumer_role both = describe_consumers(k);
-    IF(logical_or(eq(before, imm(0)), eq(k->place.split, imm(0)))) // else the queries are there
+    IF(logical_or(eq(k->place.before, imm(0)), eq(k->place.split, imm(0)))) // else the queries are there
         load_queries(k);
     IF(eq(index, imm(0))) {
         take_pairs(k, &both, 0);
@@ -396,18 +383,21 @@ static void use_split(void *of, val before, val after)
         take_pairs(k, &both, 1);
     }
     share_sums(k, &both, index);
-    const latent_part half = { &k->place, &both.own, ROWS,       k->half.used,    index,
-                               both.tid,  both.out,  &both.rows, IR_CACHE_DEFAULT };
-    const latent_held held = { .before = before, .after = after };
-    attention_decode_latent_climb(&half, &sums, &held);
-    assign(k->done, add(k->done, k->pairs));
+    const latent_part half = { .place = &k->place,
+                               .mma = &both.own,
+                               .rows = ROWS,
+                               .width = k->half.used,
+                               .index = index,
+                               .tid = both.tid,
+                               .out = both.out,
+                               .online = &both.rows };
+    attention_decode_latent_climb(&half, &sums);
 }
 
 static void consumers(latent_kernel *k)
 {
     warpgroup_reg_alloc(CONSUMER_REGISTERS);
-    k->done = variable(U32, imm(0));
-    attention_decode_for_share(&k->place, k->cfg->split, use_split, k);
+    attention_decode_for_share(&k->place, k->cfg->split, PAIR, use_split, k);
 }
 
 void attention_decode_latent(const void *config, int kernel)

@@ -31,9 +31,6 @@ static inline int64_t attention_decode_latent_block_bytes(const attention_decode
 /* Begins a kernel whose blocks come by `tma` through `ring`, behind the end of the one before. */
 void attention_decode_latent_initialise(const tma_copy *tma, const pipeline *ring);
 
-/* Blocks of so many keys that this CTA has. Uniform, and ptxas sees that. */
-val attention_decode_latent_blocks(const decode_place *place, int keys);
-
 /* Boxes of place->keys keys by chunks of columns; those of the block at key `start`. */
 tma_copy attention_decode_latent_tma(const decode_place *place);
 latent_boxes attention_decode_latent_boxes_at(const decode_place *place, const tma_copy *tma, val start);
@@ -65,24 +62,16 @@ typedef struct latent_part {
     tensor out;                // (MMA,1,MMA_N)
     const online_rows *online; // maxima in bits, sums of all weights
     ir_cache cache;            // of partials
+    tensor sHeld;              // (QUAD,THREADS,QUADS,LEVELS): sums that this CTA will add itself, of the lowest levels
+    int levels;                // of the tree; those above are held in the workspace
 } latent_part;
 
 /* The row of the tile that value r of a thread's rows is in. */
 val attention_decode_latent_row(const latent_part *part, int r);
 
 /*
- * What a CTA has of the tree: its splits before this one, and from this one on. Sums that it will add itself are held
- * in shared memory in the lowest levels, (QUAD,THREADS,QUADS,LEVELS), else in the workspace.
- */
-typedef struct latent_held {
-    tensor sums;
-    int levels;
-    val before, after;
-} latent_held;
-
-/*
  * The end of a split, for all threads that have parts: up the binary tree whose leaves are the sequence's splits. Who
  * comes second to a node, which may be the same CTA, adds the other one's sum and goes on; who has added all stores the
  * result. So each CTA adds few sums, and none is far behind.
  */
-void attention_decode_latent_climb(const latent_part *part, const decode_sums *sums, const latent_held *held);
+void attention_decode_latent_climb(const latent_part *part, const decode_sums *sums);

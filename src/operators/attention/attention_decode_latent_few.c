@@ -54,7 +54,6 @@ typedef struct few_kernel {
     tensor sHeld;  // (QUAD,THREADS,QUADS,HELD): sums of this CTA's splits, each thread's own
     pipeline ring;
     consumer_role *consumer;
-    val done; // blocks of its splits before this one, a variable of each role
 } few_kernel;
 
 static int64_t weights_bytes(void)
@@ -120,7 +119,7 @@ static few_kernel describe_kernel(const attention_decode_latent_config *cfg)
 static pipeline_state state_at(const few_kernel *k, val number, int first)
 {
     const int slots = k->slots;
-    const val all = add(k->done, number);
+    const val all = add(k->place.done, number);
     return (pipeline_state){ rem(all, imm(slots)), bit_and(add(div(all, imm(slots)), imm(first)), imm(1)), slots };
 }
 
@@ -137,24 +136,19 @@ static void load_block(const few_kernel *k, val number)
         attention_decode_latent_load(&boxes, i, slice(k->sK, _, _, i, at.stage), pipeline_full_barrier(&k->ring, &at));
 }
 
-static void load_split(void *of, val before, val after)
+static void load_split(void *of)
 {
     few_kernel *k = of;
-    (void)before;
-    (void)after;
-    const val blocks = attention_decode_latent_blocks(&k->place, KEYS);
     IF(elect())
-        LOOP(number, blocks)
+        LOOP(number, k->place.steps)
             load_block(k, number);
-    assign(k->done, add(k->done, blocks));
 }
 
 static void producer(few_kernel *k)
 {
     warpgroup_reg_dealloc(PRODUCER_REGISTERS);
-    k->done = variable(U32, imm(0));
     IF(eq(warp(), imm(WARPS)))
-        attention_decode_for_share(&k->place, k->cfg->split, load_split, k);
+        attention_decode_for_share(&k->place, k->cfg->split, KEYS, load_split, k);
 }
 
 /* Consumers */
@@ -217,8 +211,17 @@ static void multiply_keys(const few_kernel *k, const consumer_role *c, val slot)
 /* What this warp has of O. Partials are to stay in L2: stores to memory cost reads far more than their bytes. */
 static latent_part own_part(const few_kernel *k, const consumer_role *c)
 {
-    return (latent_part){ &k->place, &c->mma, ROWS,     width_of(&k->cfg->form), warp(),
-                          lane(),    c->out,  &c->rows, IR_CACHE_EVICT_LAST };
+    return (latent_part){ .place = &k->place,
+                          .mma = &c->mma,
+                          .rows = ROWS,
+                          .width = width_of(&k->cfg->form),
+                          .index = warp(),
+                          .tid = lane(),
+                          .out = c->out,
+                          .online = &c->rows,
+                          .cache = IR_CACHE_EVICT_LAST,
+                          .sHeld = k->sHeld,
+                          .levels = HELD };
 }
 
 /* Its own scores become weights by the rows' maxima, and go to the others. True where one is beyond 2^HIGH. */
@@ -375,23 +378,20 @@ static consumer_role describe_consumer(const few_kernel *k)
     return c;
 }
 
-static void use_split(void *of, val before, val after)
+static void use_split(void *of)
 {
     few_kernel *k = of;
     const decode_sums sums = { .place = &k->place, .threads = THREADS, .barrier = BARRIER };
-    const val blocks = attention_decode_latent_blocks(&k->place, KEYS);
     consumer_role *c = k->consumer;
-    IF(logical_or(eq(before, imm(0)), eq(k->place.split, imm(0)))) // else the queries are there
+    IF(logical_or(eq(k->place.before, imm(0)), eq(k->place.split, imm(0)))) // else the queries are there
         load_queries(k, c);
     fill(c->out, immf(0));
     attention_online_rows_reset(&c->rows);
-    LOOP(number, blocks)
+    LOOP(number, k->place.steps)
         use_block(k, c, number);
     sum_rows(k, c);
     const latent_part part = own_part(k, c);
-    const latent_held held = { k->sHeld, HELD, before, after };
-    attention_decode_latent_climb(&part, &sums, &held);
-    assign(k->done, add(k->done, blocks));
+    attention_decode_latent_climb(&part, &sums);
 }
 
 static void consumers(few_kernel *k)
@@ -399,8 +399,7 @@ static void consumers(few_kernel *k)
     warpgroup_reg_alloc(CONSUMER_REGISTERS);
     consumer_role c = describe_consumer(k);
     k->consumer = &c;
-    k->done = variable(U32, imm(0));
-    attention_decode_for_share(&k->place, k->cfg->split, use_split, k);
+    attention_decode_for_share(&k->place, k->cfg->split, KEYS, use_split, k);
 }
 
 void attention_decode_latent_few(const void *config, int kernel)

@@ -17,12 +17,6 @@ void attention_decode_latent_initialise(const tma_copy *tma, const pipeline *rin
     launch_dependents();
 }
 
-val attention_decode_latent_blocks(const decode_place *place, int keys)
-{
-    val count = sub(max(place->to, place->from), place->from);
-    return shuffle(div(add(count, imm(keys - 1)), imm(keys)), imm(0));
-}
-
 static latent_box box_at(const decode_place *at, val key)
 {
     const int page = at->form.page;

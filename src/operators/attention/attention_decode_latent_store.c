@@ -123,7 +123,6 @@ static void add_columns(const latent_part *part, const quads *from, int64_t firs
 typedef struct climber {
     const latent_part *part;
     const decode_sums *sums;
-    const latent_held *held;
     val first, width; // variables
     val is_own;       // of a node: has this CTA both halves?
     val other;        // the first split of the half whose sum is added
@@ -167,7 +166,7 @@ static void add_partial(const climber *x)
 /* This thread's quads of the level that x->width, 1 or 2, is of: maxima and sums, then columns. */
 static quads held_quads(const climber *x)
 {
-    const val first = tensor_address(x->held->sums, coord(0, thread(), 0, div(x->width, imm(2))));
+    const val first = tensor_address(x->part->sHeld, coord(0, thread(), 0, div(x->width, imm(2))));
     return (quads){ IR_SHARED, IR_CACHE_DEFAULT, first, x->sums->threads * QUAD_BYTES };
 }
 
@@ -190,20 +189,20 @@ static void add_held(const climber *x)
 /* Has this CTA all splits of the node that begins at split `left`? */
 static val is_own(const climber *x, val left)
 {
-    const latent_held *held = x->held;
-    const val split = x->part->place->split, begin = sub(split, min(split, held->before)),
-              end = add(split, held->after), next = add(left, add(x->width, x->width));
-    return logical_and(le(begin, left), le(min(next, x->part->place->splits), end));
+    const decode_place *place = x->part->place;
+    const val split = place->split, begin = sub(split, min(split, place->before)), end = add(split, place->after),
+              next = add(left, add(x->width, x->width));
+    return logical_and(le(begin, left), le(min(next, place->splits), end));
 }
 
 /* Calls either: by whether sums of this node's level are in shared memory. */
 static void by_level(const climber *x, void (*in_smem)(const climber *x), void (*in_workspace)(const climber *x))
 {
-    if (!x->held->levels) {
+    if (!x->part->levels) {
         in_workspace(x);
         return;
     }
-    IF(logical_and(x->is_own, lt(x->width, imm(1 << x->held->levels)))) {
+    IF(logical_and(x->is_own, lt(x->width, imm(1 << x->part->levels)))) {
         in_smem(x);
     }
     ELSE
@@ -268,14 +267,12 @@ static val meet(climber *x, val left, val right)
     return comes_second;
 }
 
-void attention_decode_latent_climb(const latent_part *part, const decode_sums *sums, const latent_held *held)
+void attention_decode_latent_climb(const latent_part *part, const decode_sums *sums)
 {
     const val splits = part->place->splits, goes_on = variable(I32, imm(1));
-    climber x = { .part = part,
-                  .sums = sums,
-                  .held = held,
-                  .first = variable(U32, part->place->split),
-                  .width = variable(U32, imm(1)) };
+    climber x = {
+        .part = part, .sums = sums, .first = variable(U32, part->place->split), .width = variable(U32, imm(1))
+    };
     FOREVER {
         BREAK_IF(logical_or(eq(goes_on, imm(0)), ge(x.width, splits)));
         const val left = sub(x.first, bit_and(x.first, x.width)), right = add(left, x.width);

@@ -1,6 +1,6 @@
 /* attention_decode_naive.c - one thread computes one row of O: the definition on the GPU, for any sizes and strides. */
 #include "cute/kernel.h"
-#include "operators/attention/attention_decode_config.h"
+#include "operators/attention/attention_decode_place.h"
 
 enum { COLUMNS = 32 }; // of O that a thread holds at once
 
@@ -22,12 +22,11 @@ typedef struct decode_row {
 /* (BATCHES,TOKENS,D) of a head of one of the tensors. */
 static tensor of_head(const attention_decode_values *p, const attention_decode_form *form, int which, val head)
 {
-    int d = which == ATTENTION_Q || which == ATTENTION_K || which == DECODE_K_NEW ? form->d : form->dv;
-    layout all =
-        make_layout(shape(p->kv, p->kv, p->kv, d), stride(p->ld_batch[which], p->ld_head[which], p->ld[which], 1));
-    const bool of_cache = which == ATTENTION_K || which == ATTENTION_V;
-    return slice(gmem_tensor(p->x[which], of_cache && form->cache == CKL_E4M3 ? CKL_U8 : form->dtype, all), _, head, _,
-                 _);
+    const decode_place place = { .form = *form, .p = *p };
+    tensor gX = attention_decode_tensor_of(&place, which, p->x[which]); // (BATCHES,HEADS,TOKENS,D)
+    if (form->cache == CKL_E4M3 && (which == ATTENTION_K || which == ATTENTION_V))
+        gX.dtype = CKL_U8;
+    return slice(gX, _, head, _, _);
 }
 
 static val scale_of(const attention_decode_values *p, int which, val kv_head)
@@ -73,10 +72,8 @@ static void place_of(const decode_row *r, val j, val *of, val *key)
         *key = j;
         return;
     }
-    tensor gTable = gmem_tensor(r->p->table, I32,
-                                make_layout(shape(r->p->batch, r->p->table_pages),
-                                            stride(convert(I64, r->p->table_pages), 1))); // (BATCH,PAGES)
-    *of = convert(I64, at(gTable, r->batch, div(j, imm64(r->form->page))));
+    tensor gTable = attention_decode_table_of(r->p); // (PAGES,BATCH)
+    *of = convert(I64, at(gTable, div(j, imm64(r->form->page)), r->batch));
     *key = rem(j, imm64(r->form->page));
 }
 

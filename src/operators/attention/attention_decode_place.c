@@ -106,7 +106,14 @@ static void go_to_next_split(decode_place *at)
     assign(at->batch, select(is_last_head, add(at->batch, imm(1)), at->batch));
 }
 
-void attention_decode_for_share(decode_place *at, int split, void (*each)(void *of, val before, val after), void *of)
+/* ptxas sees that lanes have equal numbers. */
+static val steps_of(const decode_place *at, int step)
+{
+    val count = sub(max(at->to, at->from), at->from);
+    return shuffle(div(add(count, imm(step - 1)), imm(step)), imm(0));
+}
+
+void attention_decode_for_share(decode_place *at, int split, int step, void (*each)(void *of), void *of)
 {
     const val own = variable(U32, imm_as(U32, 0));
     LOOP_FROM(first, imm_as(U32, 0), at->p.batch, imm(LANES))
@@ -118,9 +125,14 @@ void attention_decode_for_share(decode_place *at, int split, void (*each)(void *
               share = div(add(all, sub(shares, imm(1))), shares), begin = min(mul(group, share), all),
               end = min(add(begin, share), all);
     find_split(at, split, begin);
+    at->done = variable(U32, imm(0));
     LOOP_FROM(number, begin, end, imm(1)) {
         attention_decode_find_keys(at, split);
-        each(of, sub(number, begin), sub(end, number));
+        at->before = sub(number, begin);
+        at->after = sub(end, number);
+        at->steps = steps_of(at, step);
+        each(of);
+        assign(at->done, add(at->done, at->steps));
         go_to_next_split(at);
     }
 }

@@ -21,6 +21,10 @@ typedef struct decode_place {
     val begin;                       // the first key that a row sees
     val splits;                      // CTAs that share the rows
     val from, to;                    // keys of this CTA; none if to <= from
+
+    // of attention_decode_for_share(), whose CTAs take several splits
+    val before, after; // that this CTA has had; that it will have, with this one
+    val steps, done;   // of the keys of this split, uniform; of those before it, a variable
 } decode_place;
 
 /*
@@ -31,12 +35,11 @@ void attention_decode_find_cta(decode_place *place, val number);
 void attention_decode_find_keys(decode_place *place, int split);
 
 /*
- * Calls each() for every split that this CTA takes, with `place` set: splits that follow each other, of which those
- * that exist are shared out evenly. CTAs of all tiles of some rows are neighbours, and take the same. before: how many
- * splits this CTA has had; after: how many it will have, with this one.
+ * Calls each() for every split that this CTA takes, in steps of so many keys, with `place` set: splits that follow each
+ * other, of which those that exist are shared out evenly. CTAs of all tiles of some rows are neighbours, and take the
+ * same.
  */
-void attention_decode_for_share(decode_place *place, int split, void (*each)(void *of, val before, val after),
-                                void *of);
+void attention_decode_for_share(decode_place *place, int split, int step, void (*each)(void *of), void *of);
 
 /* A length, or the number of a page, which may be old where those are hints. */
 val attention_decode_number_at(const decode_place *place, tensor gNumbers, int_tuple where);

@@ -199,7 +199,7 @@ static void issue_product(consumer_role *c, val slot)
  * The scores of a block, and the product of the block before, which overlaps the softmax. On entry the ring's next slot
  * has arrived; on exit that of the next step has.
  */
-static void step(const sm90_kernel *k, consumer_role *c, const tile *t, const key_walk *w)
+static void step(const sm90_kernel *k, consumer_role *c, const key_walk *w)
 {
     val keys = take_slot(c);
     begin_turn(k, c);
@@ -210,11 +210,11 @@ static void step(const sm90_kernel *k, consumer_role *c, const tile *t, const ke
     mma_fence();
     issue_product(c, values);
     end_turn(k, c);
-    attention_sm90_look_ahead(k, c, t, w->block);
+    attention_sm90_look_ahead(k, c, w);
     mma_wait(1);
     if (!k->cfg->old)
         release(k, c, &k->ring, keys);
-    attention_sm90_weigh(k, c, t, w, keys);
+    attention_sm90_weigh(k, c, w, keys);
     if (k->cfg->old)
         release(k, c, &k->ring, keys);
     mma_wait(0);
@@ -244,7 +244,7 @@ static void attend(const sm90_kernel *k, consumer_role *c, const tile *t, val ke
     if (k->cfg->single)
         release(k, c, &k->q, c->index);
     fill(c->out, immf(0));
-    attention_sm90_weigh_first(k, c, t, &w);
+    attention_sm90_weigh_first(k, c, &w);
     accumulators_to_A(c->scores, k->form->dtype, c->weights);
     pipeline_wait_full(&k->ring, &c->at);
     if (!k->cfg->single) {
@@ -252,7 +252,7 @@ static void attend(const sm90_kernel *k, consumer_role *c, const tile *t, val ke
             attention_key_walk_look(&w);
             BREAK_IF(attention_key_walk_is_last(&w));
             attention_key_walk_advance(&w);
-            step(k, c, t, &w);
+            step(k, c, &w);
         }
         release(k, c, &k->q, c->index);
     }

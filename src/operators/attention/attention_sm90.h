@@ -48,14 +48,14 @@ typedef struct consumer_role {
 tile_rows attention_sm90_rows_of(const sm90_kernel *k, const consumer_role *c, const tile *t);
 
 /* What is known of a block's softmax before there are products. */
-void attention_sm90_look_ahead(const sm90_kernel *k, consumer_role *c, const tile *t, val block);
+void attention_sm90_look_ahead(const sm90_kernel *k, consumer_role *c, const key_walk *w);
 
 /*
  * The products of a tile's first block become weights, by their own maxima; those of the others, whose keys are in a
  * slot. What was summed before counts as many times as the rows' factors say.
  */
-void attention_sm90_weigh_first(const sm90_kernel *k, consumer_role *c, const tile *t, const key_walk *w);
-void attention_sm90_weigh(const sm90_kernel *k, consumer_role *c, const tile *t, const key_walk *w, val slot);
+void attention_sm90_weigh_first(const sm90_kernel *k, consumer_role *c, const key_walk *w);
+void attention_sm90_weigh(const sm90_kernel *k, consumer_role *c, const key_walk *w, val slot);
 
 /* A CTA's way through the tiles: the numbers that it draws, or every grid_x-th. */
 typedef struct walk {

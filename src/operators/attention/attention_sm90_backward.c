@@ -34,19 +34,14 @@ int64_t attention_sm90_backward_smem(const attention_sm90_backward_config *c)
     return c->consumers * x + c->stages * y + 16 * (1 + c->stages) + attention_backward_sums_smem(c);
 }
 
-static int64_t bytes_of_block(const backward_kernel *k)
-{
-    return attention_columns_bytes(k->d, k->block) + attention_columns_bytes(k->dv, k->block);
-}
-
 static void describe_memory(backward_kernel *k)
 {
+    static const char *const x[PAIRS] = { "X1", "X2" }, *const y[PAIRS] = { "Y1", "Y2" };
     const attention_sm90_backward_config *c = k->cfg;
-    ckl_dtype dtype = k->form.dtype;
-    k->sX1 = attention_chunks("X1", dtype, k->d, ROWS, c->consumers);
-    k->sX2 = attention_chunks("X2", dtype, k->dv, ROWS, c->consumers);
-    k->sY1 = attention_chunks("Y1", dtype, k->d, k->block, c->stages);
-    k->sY2 = attention_chunks("Y2", dtype, k->dv, k->block, c->stages);
+    for (int i = 0; i < PAIRS; i++)
+        k->sX[i] = attention_chunks(x[i], k->form.dtype, k->n[i], ROWS, c->consumers);
+    for (int i = 0; i < PAIRS; i++)
+        k->sY[i] = attention_chunks(y[i], k->form.dtype, k->n[i], k->block, c->stages);
     k->sStats = smem_tensor("stats", F32, compact(shape(k->block, STATS, c->stages)), 16);
     k->x = make_pipeline("X barriers", 1, 1, 1);
     k->ring = make_pipeline("ring", c->stages, k->of_keys ? 2 : 1,
@@ -55,19 +50,25 @@ static void describe_memory(backward_kernel *k)
         attention_backward_describe_sums(k);
 }
 
+/* X of the second pair is for slopes, which dV does not want. */
+static bool has_x(const backward_kernel *k, int i)
+{
+    return i == QK || k->with[QK];
+}
+
 static void describe_maps(backward_kernel *k)
 {
     const attention_values *p = &k->p;
-    const attention_form *form = &k->form;
-    k->tmaX1 = attention_make_tma(k->of_keys ? p->K : p->Q, form, k->d, ROWS);
-    if (k->with_d1)
-        k->tmaX2 = attention_make_tma(k->of_keys ? p->V : p->DO, form, k->dv, ROWS);
-    k->tmaY1 = attention_make_tma(k->of_keys ? p->Q : p->K, form, k->d, k->block);
-    k->tmaY2 = attention_make_tma(k->of_keys ? p->DO : p->V, form, k->dv, k->block);
-    if (k->with_d1)
-        k->tmaD1 = attention_make_tma(k->of_keys ? p->DK : p->DQ, form, k->d, ROWS);
-    if (k->with_d2)
-        k->tmaD2 = attention_make_tma(p->DV, form, k->dv, ROWS);
+    const val of_keys[] = { p->K, p->V }, of_queries[] = { p->Q, p->DO },
+              sums[] = { k->of_keys ? p->DK : p->DQ, p->DV }, *const x = k->of_keys ? of_keys : of_queries,
+              *const y = k->of_keys ? of_queries : of_keys;
+    for (int i = 0; i < PAIRS; i++) {
+        if (has_x(k, i))
+            k->tmaX[i] = attention_make_tma(x[i], &k->form, k->n[i], ROWS);
+        k->tmaY[i] = attention_make_tma(y[i], &k->form, k->n[i], k->block);
+        if (k->with[i])
+            k->tmaD[i] = attention_make_tma(sums[i], &k->form, k->n[i], ROWS);
+    }
 }
 
 /* Producer */
@@ -75,26 +76,28 @@ static void describe_maps(backward_kernel *k)
 static void load_x(const backward_kernel *k)
 {
     pipeline_state at = producer_state(&k->x);
-    int64_t bytes = attention_columns_bytes(k->d, ROWS) + (k->with_d1 ? attention_columns_bytes(k->dv, ROWS) : 0);
+    val barrier = pipeline_full_barrier(&k->x, &at);
+    int64_t bytes =
+        attention_columns_bytes(k->n[QK], ROWS) + (has_x(k, VO) ? attention_columns_bytes(k->n[VO], ROWS) : 0);
     pipeline_expect(&k->x, &at, imm(k->cfg->consumers * (int)bytes));
     for (int w = 0; w < k->cfg->consumers; w++) {
-        val barrier = pipeline_full_barrier(&k->x, &at);
         const tile_box box = attention_backward_box_of_x(k, add(k->row, imm(w * ROWS)));
-        attention_load_chunks(&k->tmaX1, slice(k->sX1, _, _, _, w), &box, barrier);
-        if (k->with_d1)
-            attention_load_chunks(&k->tmaX2, slice(k->sX2, _, _, _, w), &box, barrier);
+        for (int i = 0; i < PAIRS; i++)
+            if (has_x(k, i))
+                attention_load_chunks(&k->tmaX[i], slice(k->sX[i], _, _, _, w), &box, barrier);
     }
 }
 
 static void load_y(const backward_kernel *k, const backward_walk *w, pipeline_state *at)
 {
     const tile_box box = attention_backward_box_of_y(k, w);
+    int64_t bytes = attention_columns_bytes(k->n[QK], k->block) + attention_columns_bytes(k->n[VO], k->block);
     pipeline_wait_empty(&k->ring, at);
     IF(elect()) {
-        pipeline_expect(&k->ring, at, imm((int)bytes_of_block(k)));
-        val barrier = pipeline_full_barrier(&k->ring, at);
-        attention_load_chunks(&k->tmaY1, slice(k->sY1, _, _, _, at->stage), &box, barrier);
-        attention_load_chunks(&k->tmaY2, slice(k->sY2, _, _, _, at->stage), &box, barrier);
+        pipeline_expect(&k->ring, at, imm((int)bytes));
+        for (int i = 0; i < PAIRS; i++)
+            attention_load_chunks(&k->tmaY[i], slice(k->sY[i], _, _, _, at->stage), &box,
+                                  pipeline_full_barrier(&k->ring, at));
     }
     pipeline_advance(at);
 }
@@ -161,28 +164,24 @@ static backward_consumer describe_consumer(const backward_kernel *k)
 {
     const int block = k->block;
     ckl_dtype dtype = k->form.dtype;
-    backward_consumer c = { .scores_mma = attention_warpgroup_mma(dtype, block, "SS"),
-                            .d1_mma = attention_warpgroup_mma(dtype, k->d.used, "RS"),
-                            .d2_mma = attention_warpgroup_mma(dtype, k->dv.used, "RS") };
+    backward_consumer c = { .scores_mma = attention_warpgroup_mma(dtype, block, "SS") };
     c.index = sub(warpgroup(), imm(1));
     c.first_thread = eq(warpgroup_thread(), imm(0));
-    c.of_scores = attention_score_operands_of(&c.scores_mma, k->d, k->sX1, c.index, k->sY1);
-    if (k->with_d1)
-        c.of_slopes = attention_score_operands_of(&c.scores_mma, k->dv, k->sX2, c.index, k->sY2);
     c.scores = fragment_C(&c.scores_mma, ROWS, block);
-    if (k->with_d1) {
-        c.tCrY1t = descriptors_B(&c.d1_mma, attention_transposed_chunks(k->sY1, k->d));
+    if (k->with[QK]) {
         c.slopes = fragment_C(&c.scores_mma, ROWS, block);
         c.bends = attention_backward_has_bends(k) ? fragment_C(&c.scores_mma, ROWS, block) : c.scores;
-        c.gradients = fragment_A_words(&c.d1_mma, ROWS, block);
-        c.d1 = fragment_C(&c.d1_mma, ROWS, k->d.used);
-        fill(c.d1, immf(0));
     }
-    if (k->with_d2) {
-        c.tCrY2t = descriptors_B(&c.d2_mma, attention_transposed_chunks(k->sY2, k->dv));
-        c.weights = fragment_A_words(&c.d2_mma, ROWS, block);
-        c.d2 = fragment_C(&c.d2_mma, ROWS, k->dv.used);
-        fill(c.d2, immf(0));
+    for (int i = 0; i < PAIRS; i++) {
+        if (has_x(k, i))
+            c.of[i] = attention_score_operands_of(&c.scores_mma, k->n[i], k->sX[i], c.index, k->sY[i]);
+        if (!k->with[i])
+            continue;
+        c.sum_mma[i] = attention_warpgroup_mma(dtype, k->n[i].used, "RS");
+        c.tCrYt[i] = descriptors_B(&c.sum_mma[i], attention_transposed_chunks(k->sY[i], k->n[i]));
+        c.factors[i] = fragment_A_words(&c.sum_mma[i], ROWS, block);
+        c.d[i] = fragment_C(&c.sum_mma[i], ROWS, k->n[i].used);
+        fill(c.d[i], immf(0));
     }
     if (k->with_queries)
         attention_backward_describe_queries(k, &c);
@@ -191,21 +190,12 @@ static backward_consumer describe_consumer(const backward_kernel *k)
     return c;
 }
 
-/* dV += P * dO, asynchronous. */
-static void add_values(const backward_kernel *k, const backward_consumer *c, val stage)
+/* dK += dS * Q or dQ += dS * K; dV += P * dO. Asynchronous. */
+static void add_product(const backward_kernel *k, const backward_consumer *c, int i, val stage)
 {
-    accumulators_to_A(c->scores, k->form.dtype, c->weights);
+    accumulators_to_A(i == QK ? c->slopes : c->scores, k->form.dtype, c->factors[i]);
     mma_fence();
-    gemm(&c->d2_mma, c->weights, slice(c->tCrY2t, _, _, stage), c->d2, yes());
-    mma_commit();
-}
-
-/* dK += dS * Q or dQ += dS * K, asynchronous. */
-static void add_gradients(const backward_kernel *k, const backward_consumer *c, val stage)
-{
-    accumulators_to_A(c->slopes, k->form.dtype, c->gradients);
-    mma_fence();
-    gemm(&c->d1_mma, c->gradients, slice(c->tCrY1t, _, _, stage), c->d1, yes());
+    gemm(&c->sum_mma[i], c->factors[i], slice(c->tCrYt[i], _, _, stage), c->d[i], yes());
     mma_commit();
 }
 
@@ -226,29 +216,26 @@ static void step(const backward_kernel *k, backward_consumer *c, const backward_
     pipeline_wait_full(&k->ring, &c->at);
     val stage = shuffle(c->at.stage, imm(0));
     mma_fence();
-    attention_issue_scores(&c->scores_mma, &c->of_scores, stage, c->scores);
-    if (k->with_d1)
-        attention_issue_scores(&c->scores_mma, &c->of_slopes, stage, c->slopes);
+    attention_issue_scores(&c->scores_mma, &c->of[QK], stage, c->scores);
+    if (k->with[QK])
+        attention_issue_scores(&c->scores_mma, &c->of[VO], stage, c->slopes);
     const backward_stats offset = attention_backward_find_stats(k, c, stage, 0);
     if (!k->of_keys) {
-        mma_wait(k->with_d1 ? 2 : 1);
+        mma_wait(k->with[QK] ? 2 : 1);
         IF(ne(before, imm(k->cfg->stages)))
             release(k, before);
     }
-    mma_wait(k->with_d1 ? 1 : 0);
+    mma_wait(k->with[QK] ? 1 : 0);
     attention_backward_weigh(k, c, &offset, w);
-    if (k->with_d2)
-        add_values(k, c, stage);
-    if (k->with_d1) {
+    if (k->with[VO])
+        add_product(k, c, VO, stage);
+    if (k->with[QK]) {
         const backward_stats delta = attention_backward_find_stats(k, c, stage, 1);
-        mma_wait(k->with_d2 ? 1 : 0);
-        const bool stores = k->form.dmask && !k->of_keys;
-        if (stores && k->form.softcap)
+        mma_wait(k->with[VO] ? 1 : 0);
+        if (k->form.dmask && !k->of_keys)
             attention_backward_store_mask_gradient(k, c, w, &delta);
         attention_backward_differentiate(c, &delta);
-        if (stores && !k->form.softcap)
-            attention_backward_store_mask_gradient(k, c, w, &delta);
-        add_gradients(k, c, stage);
+        add_product(k, c, QK, stage);
     }
     if (!k->of_keys)
         assign(before, stage);
@@ -270,7 +257,7 @@ static val begin_scores(const backward_kernel *k, backward_consumer *c, const ba
         pipeline_wait_full(&k->ring, &c->at);
     val stage = shuffle(select(over, same, c->at.stage), imm(0));
     mma_fence();
-    attention_issue_scores(&c->scores_mma, &c->of_scores, stage, c->scores);
+    attention_issue_scores(&c->scores_mma, &c->of[QK], stage, c->scores);
     return stage;
 }
 
@@ -283,14 +270,14 @@ static val begin_scores(const backward_kernel *k, backward_consumer *c, const ba
 static void step_with_queries(const backward_kernel *k, backward_consumer *c, backward_walk *w, val stage)
 {
     mma_fence();
-    attention_issue_scores(&c->scores_mma, &c->of_slopes, stage, c->slopes);
+    attention_issue_scores(&c->scores_mma, &c->of[VO], stage, c->slopes);
     const backward_stats offset = attention_backward_find_stats(k, c, stage, 0);
     attention_backward_weigh(k, c, &offset, w);
-    add_values(k, c, stage);
+    add_product(k, c, VO, stage);
     const backward_stats delta = attention_backward_find_stats(k, c, stage, 1);
     mma_wait(1);
     attention_backward_differentiate(c, &delta);
-    add_gradients(k, c, stage);
+    add_product(k, c, QK, stage);
     attention_backward_issue_queries(k, c);
     mma_wait(1); // dQ is in flight
     release(k, stage);
@@ -316,15 +303,16 @@ static void steps_with_queries(const backward_kernel *k, backward_consumer *c, b
 }
 
 /* Stores a gradient through the shared memory of its rows, all chunks by one group of TMA stores. */
-static void store(const backward_kernel *k, const backward_consumer *c, const tma_copy *tma, tensor acc, tensor sX,
-                  columns n)
+static void store(const backward_kernel *k, const backward_consumer *c, int which)
 {
+    const columns n = k->n[which];
+    tensor sX = slice(k->sX[which], _, _, _, c->index);
     staged_store staged = { add(c->index, imm(BARRIER_CONSUMER)), WARPGROUP, c->first_thread };
-    attention_store_chunks(acc, 0, sX, n);
+    attention_store_chunks(c->d[which], 0, sX, n);
     STAGED_STORE(&staged) {
         const tile_box box = attention_backward_box_of_x(k, attention_backward_row_of(k, c));
         for (int i = 0; i < n.chunks; i++)
-            tma_store_of(tma, slice(sX, _, _, i), box.row, imm(i * n.chunk), box.count, box.outer);
+            tma_store_of(&k->tmaD[which], slice(sX, _, _, i), box.row, imm(i * n.chunk), box.count, box.outer);
     }
 }
 
@@ -334,10 +322,9 @@ static void store_gradients(const backward_kernel *k, const backward_consumer *c
         named_sync(imm(BARRIER_CONSUMER), k->cfg->consumers * WARPGROUP);
     else
         named_sync(add(c->index, imm(BARRIER_CONSUMER)), WARPGROUP);
-    if (k->with_d1)
-        store(k, c, &k->tmaD1, c->d1, slice(k->sX1, _, _, _, c->index), k->d);
-    if (k->with_d2)
-        store(k, c, &k->tmaD2, c->d2, slice(k->sX2, _, _, _, c->index), k->dv);
+    for (int i = 0; i < PAIRS; i++)
+        if (k->with[i])
+            store(k, c, i);
     IF(c->first_thread)
         tma_store_wait(0);
 }
@@ -362,19 +349,21 @@ static void consumer(const backward_kernel *k)
             attention_backward_advance(k, &w);
         }
     mma_wait(0);
-    if (k->with_d1)
-        attention_scale_rows(c.d1, (const val[]){ k->p.scale, k->p.scale });
+    if (k->with[QK])
+        attention_scale_rows(c.d[QK], (const val[]){ k->p.scale, k->p.scale });
     store_gradients(k, &c);
 }
 
 static void describe_gradients(const attention_sm90_backward_config *cfg, int kernel)
 {
     const bool of_keys = kernel != BACKWARD_QUERIES;
-    backward_kernel k = { .cfg = cfg, .form = cfg->form, .of_keys = of_keys, .with_d1 = kernel != BACKWARD_VALUES };
-    k.with_d2 = kernel == (attention_backward_has_values(cfg) ? BACKWARD_VALUES : BACKWARD_KEYS);
-    k.with_queries = attention_backward_sums_queries(cfg);
-    k.d = attention_columns_of(cfg->form.d);
-    k.dv = attention_columns_of(cfg->form.dv);
+    backward_kernel k = { .cfg = cfg,
+                          .form = cfg->form,
+                          .of_keys = of_keys,
+                          .with = { kernel != BACKWARD_VALUES,
+                                    kernel == (attention_backward_has_values(cfg) ? BACKWARD_VALUES : BACKWARD_KEYS) },
+                          .with_queries = attention_backward_sums_queries(cfg),
+                          .n = { attention_columns_of(cfg->form.d), attention_columns_of(cfg->form.dv) } };
     k.block = of_keys ? cfg->block : cfg->keys;
     launch_bounds(WARPGROUP * (1 + cfg->consumers), 1);
     k.p = params_of(attention);

@@ -11,9 +11,9 @@ tile_rows attention_sm90_rows_of(const sm90_kernel *k, const consumer_role *c, c
     return (tile_rows){ &k->grid, &t->s, &c->qk, add(t->row, mul(c->index, imm(ROWS))), warpgroup_thread(), ROWS };
 }
 
-static void make_scores(const sm90_kernel *k, consumer_role *c, const tile *t, const key_walk *w)
+static void make_scores(const sm90_kernel *k, consumer_role *c, const key_walk *w)
 {
-    const tile_rows rows = attention_sm90_rows_of(k, c, t);
+    const tile_rows rows = attention_sm90_rows_of(k, c, w->t);
     attention_make_scores(w, &rows, c->scores);
 }
 
@@ -38,14 +38,14 @@ static bool may_be_exact(const sm90_kernel *k, const consumer_role *c)
 }
 
 /* Must this block be exact? */
-void attention_sm90_look_ahead(const sm90_kernel *k, consumer_role *c, const tile *t, val block)
+void attention_sm90_look_ahead(const sm90_kernel *k, consumer_role *c, const key_walk *w)
 {
     if (!may_be_exact(k, c))
         return;
-    const tile_rows rows = attention_sm90_rows_of(k, c, t);
+    const tile_rows rows = attention_sm90_rows_of(k, c, w->t);
     val exact = k->cfg->old ? attention_online_rows_are_new(&c->rows) : no();
     if (k->form->right || k->form->left)
-        exact = logical_or(exact, attention_block_is_cut(&rows, block));
+        exact = logical_or(exact, attention_block_is_cut(&rows, w->block));
     if (k->cfg->old && scores_late(k, c) && k->form->softcap) {
         exact = logical_or(exact, logical_not(attention_cap_is_short(&c->rows)));
         attention_cap_limits(&c->rows, c->limit);
@@ -53,9 +53,9 @@ void attention_sm90_look_ahead(const sm90_kernel *k, consumer_role *c, const til
     assign(c->exact, select(exact, imm_as(U32, 1), imm_as(U32, 0)));
 }
 
-static void mask_scores(const sm90_kernel *k, consumer_role *c, const tile *t, const key_walk *w)
+static void mask_scores(const sm90_kernel *k, consumer_role *c, const key_walk *w)
 {
-    const tile_rows rows = attention_sm90_rows_of(k, c, t);
+    const tile_rows rows = attention_sm90_rows_of(k, c, w->t);
     if (k->form->right || k->form->left)
         IF(attention_block_is_cut(&rows, w->block))
             attention_mask_block(&rows, w->block, c->scores);
@@ -87,13 +87,13 @@ static void score_again(const sm90_kernel *k, consumer_role *c, val slot)
 }
 
 /* What is left to do with products before they become weights by old maxima. */
-static raw_scores raw_of(const sm90_kernel *k, consumer_role *c, const tile *t, const key_walk *w, block_scores *custom)
+static raw_scores raw_of(const sm90_kernel *k, consumer_role *c, const key_walk *w, block_scores *custom)
 {
     if (!scores_late(k, c))
         return (raw_scores){ .cap = NULL };
     if (k->form->softcap)
         return (raw_scores){ .cap = k->p.cap, .limit = c->limit };
-    const tile_rows rows = attention_sm90_rows_of(k, c, t);
+    const tile_rows rows = attention_sm90_rows_of(k, c, w->t);
     *custom = attention_block_scores_of(&c->custom, &rows, w->block, c->scores);
     return (raw_scores){ .score = attention_block_score, .of = custom };
 }
@@ -107,10 +107,10 @@ static void weigh_exactly(const sm90_kernel *k, consumer_role *c)
 }
 
 /* Weights by old maxima; where these fail, scores are made again for new ones. */
-static void weigh_by_old(const sm90_kernel *k, consumer_role *c, const tile *t, const key_walk *w, val slot)
+static void weigh_by_old(const sm90_kernel *k, consumer_role *c, const key_walk *w, val slot)
 {
     block_scores custom;
-    const raw_scores raw = raw_of(k, c, t, w, &custom);
+    const raw_scores raw = raw_of(k, c, w, &custom);
     val sum[ONLINE_ROWS_MAX];
     if (raw.score)
         attention_custom_share_begin();
@@ -122,42 +122,42 @@ static void weigh_by_old(const sm90_kernel *k, consumer_role *c, const tile *t, 
         assign(c->lowered, imm(1));
         IF(attention_online_rows_lower(&c->rows, c->scores, &raw, sum)) {
             score_again(k, c, slot);
-            make_scores(k, c, t, w);
+            make_scores(k, c, w);
             weigh_exactly(k, c);
         }
     }
     attention_online_rows_add(&c->rows, sum);
 }
 
-void attention_sm90_weigh_first(const sm90_kernel *k, consumer_role *c, const tile *t, const key_walk *w)
+void attention_sm90_weigh_first(const sm90_kernel *k, consumer_role *c, const key_walk *w)
 {
-    const tile_rows rows = attention_sm90_rows_of(k, c, t);
+    const tile_rows rows = attention_sm90_rows_of(k, c, w->t);
     attention_online_rows_reset(&c->rows);
-    make_scores(k, c, t, w);
+    make_scores(k, c, w);
     attention_mask_block(&rows, w->block, c->scores); // a tile's last block of keys may reach past the last key
     attention_online_softmax(&c->rows, c->scores, NULL);
 }
 
 /* By old maxima where it may be so, else by their own, or with the cap in the exponents. */
-void attention_sm90_weigh(const sm90_kernel *k, consumer_role *c, const tile *t, const key_walk *w, val slot)
+void attention_sm90_weigh(const sm90_kernel *k, consumer_role *c, const key_walk *w, val slot)
 {
     if (!scores_late(k, c))
-        make_scores(k, c, t, w);
+        make_scores(k, c, w);
     if (!may_be_exact(k, c)) {
-        mask_scores(k, c, t, w);
+        mask_scores(k, c, w);
         weigh_exactly(k, c);
         return;
     }
     IF(ne(c->exact, imm(0))) {
         if (scores_late(k, c))
-            make_scores(k, c, t, w);
-        mask_scores(k, c, t, w);
+            make_scores(k, c, w);
+        mask_scores(k, c, w);
         weigh_exactly(k, c);
     }
     ELSE
     {
         if (k->cfg->old)
-            weigh_by_old(k, c, t, w, slot);
+            weigh_by_old(k, c, w, slot);
         else
             attention_online_softmax(&c->rows, c->scores, k->p.cap);
     }
