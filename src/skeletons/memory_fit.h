@@ -5,8 +5,8 @@
 #pragma once
 
 typedef struct memory_fit {
-    double launch_us, memory_bytes, latency, barrier, cluster, cta, warp, line, element, registers, row_wait, row_barrier,
-        serial, spill;
+    double launch_us, memory_bytes, latency, barrier, cluster, cta, warp, line, element, registers, row_wait,
+        row_barrier, serial, spill;
 } memory_fit;
 
 static const memory_fit fit = {
