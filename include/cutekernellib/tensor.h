@@ -4,9 +4,7 @@
 
 #include "base.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
+CKL_BEGIN_DECLS
 
 /* Element types of memory. 0 in an optional field of a desc means its default, which the desc states. */
 typedef enum ckl_dtype {
@@ -35,8 +33,6 @@ CKL_API const char *ckl_dtype_name(ckl_dtype dtype);
 /* Bytes of one element; 0 for CKL_DTYPE_DEFAULT. */
 CKL_API size_t ckl_dtype_bytes(ckl_dtype dtype);
 
-#ifdef __cplusplus
-}
-#endif
+CKL_END_DECLS
 
 #endif

@@ -12,9 +12,7 @@
 
 #include "tensor.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
+CKL_BEGIN_DECLS
 
 /* A register of the kernel, or a constant. What is in it is the library's. */
 typedef struct ckl_val {
@@ -63,8 +61,6 @@ CKL_API ckl_val ckl_val_select(ckl_val p, ckl_val x, ckl_val y); // p ? x : y
 CKL_API ckl_val ckl_val_to_f32(ckl_val x);
 CKL_API ckl_val ckl_val_to_i32(ckl_val x);
 
-#ifdef __cplusplus
-}
-#endif
+CKL_END_DECLS
 
 #endif

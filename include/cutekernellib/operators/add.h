@@ -5,9 +5,7 @@
 #include "../plan.h"
 #include "../tensor.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
+CKL_BEGIN_DECLS
 
 /* Row r of a tensor starts r * ld elements after its pointer. The sum is formed in f32 and rounded once. */
 typedef struct ckl_add_desc {
@@ -34,8 +32,6 @@ CKL_MUST_USE CKL_API ckl_status ckl_add_run(const ckl_plan *plan, const ckl_add_
 CKL_MUST_USE CKL_API ckl_status ckl_add(ckl_device *device, const ckl_add_desc *desc, const ckl_add_args *args,
                                         ckl_stream stream);
 
-#ifdef __cplusplus
-}
-#endif
+CKL_END_DECLS
 
 #endif

@@ -18,9 +18,7 @@
 #include "../tensor.h"
 #include "attention_score.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
+CKL_BEGIN_DECLS
 
 /* Which strides a tensor has where the desc leaves them at 0. */
 typedef enum ckl_attention_layout {
@@ -109,8 +107,6 @@ CKL_MUST_USE CKL_API ckl_status ckl_attention_run(const ckl_plan *plan, const ck
 CKL_MUST_USE CKL_API ckl_status ckl_attention(ckl_device *device, const ckl_attention_desc *desc,
                                               const ckl_attention_args *args, ckl_stream stream);
 
-#ifdef __cplusplus
-}
-#endif
+CKL_END_DECLS
 
 #endif

@@ -10,9 +10,7 @@
 
 #include "attention.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
+CKL_BEGIN_DECLS
 
 /*
  * The cache is [batch, kv_heads, kv, d] or, in pages, [pages, kv_heads, page, d]: key j of sequence b is key j % page
@@ -96,8 +94,6 @@ CKL_MUST_USE CKL_API ckl_status ckl_attention_decode_run(const ckl_plan *plan, c
 CKL_MUST_USE CKL_API ckl_status ckl_attention_decode(ckl_device *device, const ckl_attention_decode_desc *desc,
                                                      const ckl_attention_decode_args *args, ckl_stream stream);
 
-#ifdef __cplusplus
-}
-#endif
+CKL_END_DECLS
 
 #endif

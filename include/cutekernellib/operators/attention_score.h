@@ -25,9 +25,7 @@
 
 #include "../values.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
+CKL_BEGIN_DECLS
 
 enum { CKL_ATTENTION_INPUTS = 2 };
 
@@ -92,8 +90,6 @@ CKL_API ckl_val ckl_attention_heads(void);
  *     prefix     all queries see the first inputs[0] keys of their batch, i32, and of the others those up to j <= i
  */
 
-#ifdef __cplusplus
-}
-#endif
+CKL_END_DECLS
 
 #endif

@@ -16,9 +16,7 @@
 #include "../tensor.h"
 #include "gemm.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
+CKL_BEGIN_DECLS
 
 typedef enum ckl_conv_direction {
     CKL_CONV_FORWARD, // y of x and w
@@ -83,8 +81,6 @@ CKL_MUST_USE CKL_API ckl_status ckl_conv_run(const ckl_plan *plan, const ckl_con
 CKL_MUST_USE CKL_API ckl_status ckl_conv(ckl_device *device, const ckl_conv_desc *desc, const ckl_conv_args *args,
                                          ckl_stream stream);
 
-#ifdef __cplusplus
-}
-#endif
+CKL_END_DECLS
 
 #endif

@@ -22,9 +22,7 @@
 #include "../plan.h"
 #include "../tensor.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
+CKL_BEGIN_DECLS
 
 typedef enum ckl_loss_reduction { CKL_LOSS_NONE, CKL_LOSS_MEAN } ckl_loss_reduction;
 
@@ -74,8 +72,6 @@ CKL_MUST_USE CKL_API ckl_status ckl_crossentropy_run(const ckl_plan *plan, const
 CKL_MUST_USE CKL_API ckl_status ckl_crossentropy(ckl_device *device, const ckl_crossentropy_desc *desc,
                                                  const ckl_crossentropy_args *args, ckl_stream stream);
 
-#ifdef __cplusplus
-}
-#endif
+CKL_END_DECLS
 
 #endif

@@ -5,9 +5,7 @@
 #include "../plan.h"
 #include "../tensor.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
+CKL_BEGIN_DECLS
 
 enum { CKL_ELEMENTWISE_INPUTS_MAX = 4, CKL_ELEMENTWISE_RANK_MAX = 5, CKL_ELEMENTWISE_EXPR_MAX = 192 };
 
@@ -68,8 +66,6 @@ CKL_MUST_USE CKL_API ckl_status ckl_elementwise_run(const ckl_plan *plan, const 
 CKL_MUST_USE CKL_API ckl_status ckl_elementwise(ckl_device *device, const ckl_elementwise_desc *desc,
                                                 const ckl_elementwise_args *args, ckl_stream stream);
 
-#ifdef __cplusplus
-}
-#endif
+CKL_END_DECLS
 
 #endif

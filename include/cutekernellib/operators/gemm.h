@@ -6,9 +6,7 @@
 #include "../tensor.h"
 #include "gemm_epilogue.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
+CKL_BEGIN_DECLS
 
 typedef enum ckl_activation {
     CKL_ACTIVATION_IDENTITY,
@@ -215,8 +213,6 @@ CKL_MUST_USE CKL_API ckl_status ckl_gemm_run(const ckl_plan *plan, const ckl_gem
 CKL_MUST_USE CKL_API ckl_status ckl_gemm(ckl_device *device, const ckl_gemm_desc *desc, const ckl_gemm_args *args,
                                          ckl_stream stream);
 
-#ifdef __cplusplus
-}
-#endif
+CKL_END_DECLS
 
 #endif

@@ -22,9 +22,7 @@
 
 #include "../values.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
+CKL_BEGIN_DECLS
 
 typedef struct ckl_gemm_epilogue {
     const char *name; // of letters, digits and _; not "none"
@@ -52,8 +50,6 @@ CKL_MUST_USE CKL_API ckl_status ckl_gemm_epilogue_add(const ckl_gemm_epilogue *e
  *     tril   x up to the diagonal, col <= row, and 0 to the right of it
  */
 
-#ifdef __cplusplus
-}
-#endif
+CKL_END_DECLS
 
 #endif

@@ -21,9 +21,7 @@
 #include "../plan.h"
 #include "../tensor.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
+CKL_BEGIN_DECLS
 
 /* Dense images; 0 in any size is a problem without work, but for dgamma and dbeta: those of no elements are 0. */
 typedef struct ckl_groupnorm_desc {
@@ -65,8 +63,6 @@ CKL_MUST_USE CKL_API ckl_status ckl_groupnorm_run(const ckl_plan *plan, const ck
 CKL_MUST_USE CKL_API ckl_status ckl_groupnorm(ckl_device *device, const ckl_groupnorm_desc *desc,
                                               const ckl_groupnorm_args *args, ckl_stream stream);
 
-#ifdef __cplusplus
-}
-#endif
+CKL_END_DECLS
 
 #endif

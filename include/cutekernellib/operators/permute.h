@@ -5,9 +5,7 @@
 #include "../plan.h"
 #include "../tensor.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
+CKL_BEGIN_DECLS
 
 enum { CKL_PERMUTE_RANK_MAX = 5 };
 
@@ -41,8 +39,6 @@ CKL_MUST_USE CKL_API ckl_status ckl_permute_run(const ckl_plan *plan, const ckl_
 CKL_MUST_USE CKL_API ckl_status ckl_permute(ckl_device *device, const ckl_permute_desc *desc,
                                             const ckl_permute_args *args, ckl_stream stream);
 
-#ifdef __cplusplus
-}
-#endif
+CKL_END_DECLS
 
 #endif

@@ -6,9 +6,7 @@
 #include "../tensor.h"
 #include "reduce_fold.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
+CKL_BEGIN_DECLS
 
 /*
  * What is made of the n elements of a row (all x that share a place in y). NaN: any operation but ANY and ALL gives NaN
@@ -88,8 +86,6 @@ CKL_MUST_USE CKL_API ckl_status ckl_reduce_run(const ckl_plan *plan, const ckl_r
 CKL_MUST_USE CKL_API ckl_status ckl_reduce(ckl_device *device, const ckl_reduce_desc *desc, const ckl_reduce_args *args,
                                            ckl_stream stream);
 
-#ifdef __cplusplus
-}
-#endif
+CKL_END_DECLS
 
 #endif

@@ -24,9 +24,7 @@
 
 #include "../values.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
+CKL_BEGIN_DECLS
 
 /* All values are f32. Elements come as f32, integers rounded to it. */
 typedef struct ckl_reduce_fold {
@@ -50,8 +48,6 @@ CKL_MUST_USE CKL_API ckl_status ckl_reduce_fold_add(const ckl_reduce_fold *fold)
  *     rms     the root of the mean of x^2, whose sum is f32; NaN of an empty row
  */
 
-#ifdef __cplusplus
-}
-#endif
+CKL_END_DECLS
 
 #endif

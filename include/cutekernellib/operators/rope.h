@@ -5,9 +5,7 @@
 #include "../plan.h"
 #include "../tensor.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
+CKL_BEGIN_DECLS
 
 /* Which elements of a head make pair i, of n = rotary_dim / 2 pairs. */
 typedef enum ckl_rope_style {
@@ -60,8 +58,6 @@ CKL_MUST_USE CKL_API ckl_status ckl_rope_run(const ckl_plan *plan, const ckl_rop
 CKL_MUST_USE CKL_API ckl_status ckl_rope(ckl_device *device, const ckl_rope_desc *desc, const ckl_rope_args *args,
                                          ckl_stream stream);
 
-#ifdef __cplusplus
-}
-#endif
+CKL_END_DECLS
 
 #endif

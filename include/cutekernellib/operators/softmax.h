@@ -20,9 +20,7 @@
 #include "../plan.h"
 #include "../tensor.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
+CKL_BEGIN_DECLS
 
 typedef enum ckl_softmax_mask {
     CKL_SOFTMAX_MASK_NONE,
@@ -77,8 +75,6 @@ CKL_MUST_USE CKL_API ckl_status ckl_softmax_run(const ckl_plan *plan, const ckl_
 CKL_MUST_USE CKL_API ckl_status ckl_softmax(ckl_device *device, const ckl_softmax_desc *desc,
                                             const ckl_softmax_args *args, ckl_stream stream);
 
-#ifdef __cplusplus
-}
-#endif
+CKL_END_DECLS
 
 #endif
