@@ -7,8 +7,7 @@
  * major.minor, afterwards major, and structs change only where it does. So a program never meets a library whose
  * structs differ.
  */
-#ifndef CUTEKERNELLIB_BASE_H
-#define CUTEKERNELLIB_BASE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -66,5 +65,3 @@ CKL_API const char *ckl_error(void);
 CKL_API const char *ckl_version(void);
 
 CKL_END_DECLS
-
-#endif

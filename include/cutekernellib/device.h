@@ -1,6 +1,5 @@
 /* device.h - the GPU, or the emulated GPU, on which plans run; its memory and its streams. */
-#ifndef CUTEKERNELLIB_DEVICE_H
-#define CUTEKERNELLIB_DEVICE_H
+#pragma once
 
 #include "base.h"
 
@@ -70,5 +69,3 @@ CKL_API void ckl_stream_destroy(ckl_device *device, ckl_stream stream);
 CKL_MUST_USE CKL_API ckl_status ckl_stream_synchronize(ckl_device *device, ckl_stream stream);
 
 CKL_END_DECLS
-
-#endif

@@ -1,6 +1,5 @@
 /* plan.h - a plan is a compiled choice of kernel for one problem on one device. */
-#ifndef CUTEKERNELLIB_PLAN_H
-#define CUTEKERNELLIB_PLAN_H
+#pragma once
 
 #include "device.h"
 
@@ -52,5 +51,3 @@ CKL_MUST_USE CKL_API ckl_status ckl_warm(ckl_device *device, const char *const *
                                          ckl_warm_failure failed, void *user);
 
 CKL_END_DECLS
-
-#endif

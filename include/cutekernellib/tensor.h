@@ -1,6 +1,5 @@
 /* tensor.h - element types. Memory itself is passed as plain device pointers. */
-#ifndef CUTEKERNELLIB_TENSOR_H
-#define CUTEKERNELLIB_TENSOR_H
+#pragma once
 
 #include "base.h"
 
@@ -34,5 +33,3 @@ CKL_API const char *ckl_dtype_name(ckl_dtype dtype);
 CKL_API size_t ckl_dtype_bytes(ckl_dtype dtype);
 
 CKL_END_DECLS
-
-#endif

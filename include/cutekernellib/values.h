@@ -7,8 +7,7 @@
  * library calls while it describes a kernel use these. A mistake, such as a sum of f32 and i32, makes planning fail
  * with CKL_INTERNAL and a sentence.
  */
-#ifndef CUTEKERNELLIB_VALUES_H
-#define CUTEKERNELLIB_VALUES_H
+#pragma once
 
 #include "tensor.h"
 
@@ -62,5 +61,3 @@ CKL_API ckl_val ckl_val_to_f32(ckl_val x);
 CKL_API ckl_val ckl_val_to_i32(ckl_val x);
 
 CKL_END_DECLS
-
-#endif

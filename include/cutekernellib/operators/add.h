@@ -1,6 +1,5 @@
 /* add.h - y[r,i] = alpha * a[r,i] + beta * b[r,i] */
-#ifndef CUTEKERNELLIB_ADD_H
-#define CUTEKERNELLIB_ADD_H
+#pragma once
 
 #include "../plan.h"
 #include "../tensor.h"
@@ -33,5 +32,3 @@ CKL_MUST_USE CKL_API ckl_status ckl_add(ckl_device *device, const ckl_add_desc *
                                         ckl_stream stream);
 
 CKL_END_DECLS
-
-#endif

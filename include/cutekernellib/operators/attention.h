@@ -11,8 +11,7 @@
  * where a soft cap makes ds (1 - tanh^2) times as large, and sums over i are over the heads of a group, too. p and ds
  * are rounded to the type before they meet the others. The order of all sums is fixed: the same bits every time.
  */
-#ifndef CUTEKERNELLIB_ATTENTION_H
-#define CUTEKERNELLIB_ATTENTION_H
+#pragma once
 
 #include "../plan.h"
 #include "../tensor.h"
@@ -108,5 +107,3 @@ CKL_MUST_USE CKL_API ckl_status ckl_attention(ckl_device *device, const ckl_atte
                                               const ckl_attention_args *args, ckl_stream stream);
 
 CKL_END_DECLS
-
-#endif

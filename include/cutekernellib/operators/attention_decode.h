@@ -5,8 +5,7 @@
  * Scores, maxima and sums are f32. The probabilities are rounded to the type of v before they meet it, O once, at the
  * end.
  */
-#ifndef CUTEKERNELLIB_ATTENTION_DECODE_H
-#define CUTEKERNELLIB_ATTENTION_DECODE_H
+#pragma once
 
 #include "attention.h"
 
@@ -95,5 +94,3 @@ CKL_MUST_USE CKL_API ckl_status ckl_attention_decode(ckl_device *device, const c
                                                      const ckl_attention_decode_args *args, ckl_stream stream);
 
 CKL_END_DECLS
-
-#endif

@@ -20,8 +20,7 @@
  * The library has three by itself: "alibi", "documents" and "prefix", written with this header alone in
  * attention_examples.c, and documented at its end.
  */
-#ifndef CUTEKERNELLIB_ATTENTION_SCORE_H
-#define CUTEKERNELLIB_ATTENTION_SCORE_H
+#pragma once
 
 #include "../values.h"
 
@@ -91,5 +90,3 @@ CKL_API ckl_val ckl_attention_heads(void);
  */
 
 CKL_END_DECLS
-
-#endif

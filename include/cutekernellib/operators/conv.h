@@ -9,8 +9,7 @@
  * bias[channel] + residual). Backward, dx and dw are the sums of the same products by x and by w; with bias,
  * dbias[channel] is the sum of dy. Images have d = t = 1, signals also h = r = 1.
  */
-#ifndef CUTEKERNELLIB_CONV_H
-#define CUTEKERNELLIB_CONV_H
+#pragma once
 
 #include "../plan.h"
 #include "../tensor.h"
@@ -82,5 +81,3 @@ CKL_MUST_USE CKL_API ckl_status ckl_conv(ckl_device *device, const ckl_conv_desc
                                          ckl_stream stream);
 
 CKL_END_DECLS
-
-#endif

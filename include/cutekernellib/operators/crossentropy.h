@@ -16,8 +16,7 @@
  * NaN, and so does a target that is neither ignore_index nor in 0..cols-1 with loss and gradient: nothing is read
  * outside. The mean of no rows is NaN. Sums have a fixed order: every run on a device gives the same bits.
  */
-#ifndef CUTEKERNELLIB_CROSSENTROPY_H
-#define CUTEKERNELLIB_CROSSENTROPY_H
+#pragma once
 
 #include "../plan.h"
 #include "../tensor.h"
@@ -73,5 +72,3 @@ CKL_MUST_USE CKL_API ckl_status ckl_crossentropy(ckl_device *device, const ckl_c
                                                  const ckl_crossentropy_args *args, ckl_stream stream);
 
 CKL_END_DECLS
-
-#endif

@@ -1,6 +1,5 @@
 /* elementwise.h - y[i] = expression of x0[i], x1[i], ...: a chain of operations over tensors of any strides, fused */
-#ifndef CUTEKERNELLIB_ELEMENTWISE_H
-#define CUTEKERNELLIB_ELEMENTWISE_H
+#pragma once
 
 #include "../plan.h"
 #include "../tensor.h"
@@ -67,5 +66,3 @@ CKL_MUST_USE CKL_API ckl_status ckl_elementwise(ckl_device *device, const ckl_el
                                                 const ckl_elementwise_args *args, ckl_stream stream);
 
 CKL_END_DECLS
-
-#endif

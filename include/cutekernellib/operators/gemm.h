@@ -1,6 +1,5 @@
 /* gemm.h - D = activation(alpha * A * B + beta * C + bias), matrix multiplication with a fused epilogue. */
-#ifndef CUTEKERNELLIB_GEMM_H
-#define CUTEKERNELLIB_GEMM_H
+#pragma once
 
 #include "../plan.h"
 #include "../tensor.h"
@@ -214,5 +213,3 @@ CKL_MUST_USE CKL_API ckl_status ckl_gemm(ckl_device *device, const ckl_gemm_desc
                                          ckl_stream stream);
 
 CKL_END_DECLS
-
-#endif

@@ -17,8 +17,7 @@
  *
  * The library has two by itself, written with this header alone in gemm_examples.c, and documented at its end.
  */
-#ifndef CUTEKERNELLIB_GEMM_EPILOGUE_H
-#define CUTEKERNELLIB_GEMM_EPILOGUE_H
+#pragma once
 
 #include "../values.h"
 
@@ -51,5 +50,3 @@ CKL_MUST_USE CKL_API ckl_status ckl_gemm_epilogue_add(const ckl_gemm_epilogue *e
  */
 
 CKL_END_DECLS
-
-#endif

@@ -15,8 +15,7 @@
  * differences from means, merged by Chan's rule, so that a large mean costs no digits (see norm.h). Sums have a fixed
  * order: every run on a device gives the same bits.
  */
-#ifndef CUTEKERNELLIB_GROUPNORM_H
-#define CUTEKERNELLIB_GROUPNORM_H
+#pragma once
 
 #include "../plan.h"
 #include "../tensor.h"
@@ -64,5 +63,3 @@ CKL_MUST_USE CKL_API ckl_status ckl_groupnorm(ckl_device *device, const ckl_grou
                                               const ckl_groupnorm_args *args, ckl_stream stream);
 
 CKL_END_DECLS
-
-#endif

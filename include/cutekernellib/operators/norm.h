@@ -23,8 +23,7 @@
  * the mean afterwards: at most as many times the error as a thread has elements. Sums have a fixed order: every run on
  * a device gives the same bits.
  */
-#ifndef CUTEKERNELLIB_NORM_H
-#define CUTEKERNELLIB_NORM_H
+#pragma once
 
 #include "../plan.h"
 #include "../tensor.h"
@@ -81,5 +80,3 @@ CKL_MUST_USE CKL_API ckl_status ckl_rmsnorm(ckl_device *device, const ckl_norm_d
                                             ckl_stream stream);
 
 CKL_END_DECLS
-
-#endif

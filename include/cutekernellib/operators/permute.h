@@ -1,6 +1,5 @@
 /* permute.h - y[c[order[0]], c[order[1]], ...] = x[c[0], c[1], ...], bit for bit; order 0,1,.. copies any strides */
-#ifndef CUTEKERNELLIB_PERMUTE_H
-#define CUTEKERNELLIB_PERMUTE_H
+#pragma once
 
 #include "../plan.h"
 #include "../tensor.h"
@@ -40,5 +39,3 @@ CKL_MUST_USE CKL_API ckl_status ckl_permute(ckl_device *device, const ckl_permut
                                             const ckl_permute_args *args, ckl_stream stream);
 
 CKL_END_DECLS
-
-#endif

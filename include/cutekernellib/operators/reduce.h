@@ -1,6 +1,5 @@
 /* reduce.h - y[kept] = sum, maximum, mean, variance ... over the reduced axes of x */
-#ifndef CUTEKERNELLIB_REDUCE_H
-#define CUTEKERNELLIB_REDUCE_H
+#pragma once
 
 #include "../plan.h"
 #include "../tensor.h"
@@ -87,5 +86,3 @@ CKL_MUST_USE CKL_API ckl_status ckl_reduce(ckl_device *device, const ckl_reduce_
                                            ckl_stream stream);
 
 CKL_END_DECLS
-
-#endif

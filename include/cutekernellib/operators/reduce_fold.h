@@ -19,8 +19,7 @@
  *
  * The library has two by itself, written with this header alone in reduce_examples.c, and documented at its end.
  */
-#ifndef CUTEKERNELLIB_REDUCE_FOLD_H
-#define CUTEKERNELLIB_REDUCE_FOLD_H
+#pragma once
 
 #include "../values.h"
 
@@ -49,5 +48,3 @@ CKL_MUST_USE CKL_API ckl_status ckl_reduce_fold_add(const ckl_reduce_fold *fold)
  */
 
 CKL_END_DECLS
-
-#endif

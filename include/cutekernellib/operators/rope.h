@@ -1,6 +1,5 @@
 /* rope.h - rotary position embedding: pairs of q and k rotate by position * scale * theta^(-2i/rotary_dim) */
-#ifndef CUTEKERNELLIB_ROPE_H
-#define CUTEKERNELLIB_ROPE_H
+#pragma once
 
 #include "../plan.h"
 #include "../tensor.h"
@@ -59,5 +58,3 @@ CKL_MUST_USE CKL_API ckl_status ckl_rope(ckl_device *device, const ckl_rope_desc
                                          ckl_stream stream);
 
 CKL_END_DECLS
-
-#endif

@@ -14,8 +14,7 @@
  * (Milakov, Gimelshein: Online normalizer calculation for softmax, 2018). Everything between memory and memory is f32;
  * results under 2^-126 may be 0. Sums have a fixed order: every run on a device gives the same bits.
  */
-#ifndef CUTEKERNELLIB_SOFTMAX_H
-#define CUTEKERNELLIB_SOFTMAX_H
+#pragma once
 
 #include "../plan.h"
 #include "../tensor.h"
@@ -76,5 +75,3 @@ CKL_MUST_USE CKL_API ckl_status ckl_softmax(ckl_device *device, const ckl_softma
                                             const ckl_softmax_args *args, ckl_stream stream);
 
 CKL_END_DECLS
-
-#endif

@@ -1,6 +1,5 @@
 /* transpose.h - y[b,c,r] = x[b,r,c], bit for bit */
-#ifndef CUTEKERNELLIB_TRANSPOSE_H
-#define CUTEKERNELLIB_TRANSPOSE_H
+#pragma once
 
 #include "../plan.h"
 #include "../tensor.h"
@@ -38,5 +37,3 @@ CKL_MUST_USE CKL_API ckl_status ckl_transpose(ckl_device *device, const ckl_tran
                                               const ckl_transpose_args *args, ckl_stream stream);
 
 CKL_END_DECLS
-
-#endif
