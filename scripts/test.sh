@@ -292,7 +292,7 @@ build_sanitized() {
 
 mapfile -t unit_names < <(basename -s .c tests/unit_*.c)
 grep -q '^CMOCKA_FOUND:INTERNAL=1$' "$build/CMakeCache.txt" || unit_names=()
-long='answers|attention|choice|choices|configs|conv_epilogue|emulator_gemm|fuzz|in_place|invariant|layout|layout_laws|misaligned|naive|norm|order|plans|population|ptx|rules|softmax'
+long='answers|attention|attention_decode|choice|choices|configs|conv_epilogue|emulator_gemm|fuzz|in_place|invariant|layout|layout_laws|misaligned|naive|norm|order|plans|population|ptx|rules|softmax'
 plain='bench|plan_cache' # leave something out under the sanitizers: times, a Python in the process
 mapfile -t short_names < <(printf '%s\n' "${unit_names[@]}" | grep -vE "^unit_($long)$")
 mapfile -t plain_names < <(printf '%s\n' "${unit_names[@]}" | grep -E "^unit_($long|$plain)$")
