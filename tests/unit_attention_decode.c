@@ -1,6 +1,6 @@
 /*
- * unit_attention_decode.c - a sequence that is decoded gives the same bits in every batch, and what attention gives; what
- * a call appends is there for the next one.
+ * unit_attention_decode.c - a sequence that is decoded gives the same bits in every batch, and what attention gives;
+ * what a call appends is there for the next one.
  */
 #include <string.h>
 
