@@ -339,6 +339,45 @@ GRID_FAULT(read_by_many, 32, 1, READERS + 2, 0, "global-memory race",
     }
 }
 
+/*
+ * Words that CTA 0 and one other each have read. The last CTA writes them, from the last reader down, once it knows of
+ * the two; planted, one says nothing. What is known of one pair of readers must not be taken for what is known of another.
+ */
+enum { PAIRS = 100, SILENT = 7 };
+
+GRID_FAULT(read_by_pairs, 32, 1, PAIRS + 1, 0, "global-memory race",
+           "write of memory+28 meets the read by warp 0 of CTA (7,0,0)")
+{
+    val flag = at_offset(p.memory, FLAG), turn = at_offset(p.memory, COUNTER), done = at_offset(p.memory, COUNTER + 4);
+    val is_reader = ir_compare(IR_LT, cta(), u32(PAIRS)), left = ir_reg(IR_U32);
+    IF(ir_elect()) {
+        IF(is_cta(0)) {
+            for (int i = 1; i < PAIRS; i++)
+                load_flag(IR_ORDER_DEFAULT, at_offset(p.memory, 4 * i));
+            store_flag(IR_ORDER_RELEASE, flag, u32(1));
+        }
+        IF(ir_binary(IR_AND, is_reader, ir_compare(IR_NE, cta(), u32(0)))) {
+            wait_for(IR_ORDER_RELAXED, flag, u32(1));
+            load_flag(IR_ORDER_DEFAULT, test_element(p.memory, cta(), 4));
+            wait_for(IR_ORDER_RELAXED, turn, cta());
+            IF(ir_compare(IR_NE, cta(), u32(planted ? SILENT : 0)))
+                ir_fence(IR_SCOPE_GPU);
+            store_flag(IR_ORDER_RELAXED, done, cta());
+        }
+        IF(is_cta(PAIRS)) {
+            wait_for(IR_ORDER_ACQUIRE, flag, u32(1));
+            ir_assign(left, u32(PAIRS - 1));
+            FOREVER {
+                ir_break(ir_compare(IR_EQ, left, u32(0)));
+                store_flag(IR_ORDER_RELAXED, turn, left);
+                wait_for(IR_ORDER_ACQUIRE, done, left);
+                BLAMED(store_flag(IR_ORDER_DEFAULT, test_element(p.memory, left, 4), u32(1)));
+                ir_assign(left, ir_binary(IR_SUB, left, u32(1)));
+            }
+        }
+    }
+}
+
 /* Nothing is planted, and nothing found. */
 static bench runs(const char *settings, const fault_case *c)
 {
