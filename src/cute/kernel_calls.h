@@ -107,6 +107,7 @@
 /* tensor.h */
 #define coordinates_from(...)      CUTE_CALL(coordinates_from(__VA_ARGS__))
 #define tensor_at_coordinates(...) CUTE_CALL(tensor_at_coordinates(__VA_ARGS__))
+#define tensor_address_near(...)   CUTE_CALL(tensor_address_near(__VA_ARGS__))
 
 /* cluster_allreduce.h */
 #define make_cluster_allreduce(...)  CUTE_CALL(make_cluster_allreduce(__VA_ARGS__))
