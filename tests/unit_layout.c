@@ -356,6 +356,21 @@ TEST_BETWEEN(integers, begin_kernel, end)
     assert_int_equal(int_ceil_div(ir_int(CKL_I64, 0), ir_int(CKL_I64, 5)).i, 0);
 }
 
+/* What changes nothing makes nothing: the register is the same, and of a variable there is no copy. */
+TEST_BETWEEN(neutral_integers, begin_kernel, end)
+{
+    const val variable = ir_reg(CKL_I32), zero = ir_int(CKL_I64, 0), one = ir_int(CKL_I64, 1);
+    ir_assign(variable, ir_scalar_param(CKL_I32, "start"));
+    const int before = ir_current()->inst_count;
+    assert_true(int_same(int_add(zero, variable), variable) && int_same(int_add(variable, zero), variable));
+    assert_true(int_same(int_mul(one, variable), variable) && int_same(int_mul(variable, one), variable));
+    assert_true(int_same(int_div(variable, one), variable) && int_same(int_ceil_div(variable, one), variable));
+    assert_true(ir_is_int(int_mul(zero, variable), 0) && ir_is_int(int_mul(variable, zero), 0));
+    assert_true(ir_is_int(int_div(zero, variable), 0) && ir_is_int(int_mod(zero, variable), 0));
+    assert_true(ir_is_int(int_mod(variable, one), 0));
+    assert_int_equal(ir_current()->inst_count, before);
+}
+
 /* Atoms */
 
 /* Each element of the tile belongs to exactly one (thread,value). */

@@ -85,6 +85,7 @@ static void lines_of_pipelines(void)
     AT_LINE(state = consumer_state(&ring));
     AT_LINE(pipeline_wait_empty(&ring, &state));
     AT_LINE(pipeline_expect(&ring, &state, imm(16)));
+    AT_LINE(pipeline_arrive(&ring, &state));
     AT_LINE(pipeline_full_barrier(&ring, &state));
     AT_LINE(pipeline_wait_full(&ring, &state));
     AT_LINE(pipeline_release(&ring, state.stage));
@@ -120,7 +121,10 @@ static void lines_of_reductions(void)
     cluster_allreduce all = make_cluster_allreduce("all", THREADS, 1, 1);
     AT_LINE(warp_reduce(&sum, 32, &x));
     AT_LINE(warp_reduce_across(&sum, 4, &x));
+    AT_LINE(warp_scan(x));
     AT_LINE(cta_reduce(&sum, THREADS, scratch, &x));
+    AT_LINE(cta_reduce_groups(&sum, THREADS / 2, 1, scratch, &x));
+    AT_LINE(cluster_meet(2));
     AT_LINE(cluster_allreduce_init(&all));
     AT_LINE(cluster_allreduce_begin(&all, &sum, &x));
     AT_LINE(cluster_allreduce_end(&all, &sum, &x));
@@ -146,6 +150,7 @@ static void lines_of_functions(void)
     AT_LINE(pow_f32(x, x));
     AT_LINE(sincos_f32(x, &sine, &cosine));
     AT_LINE(gelu_erf_f32(x));
+    AT_LINE(median_f32(x, x, x));
     AT_LINE(sin(x));
     AT_LINE(sqrt(neg(x)));
     AT_LINE(select(le(x, immf(1)), abs(x), cos(x)));

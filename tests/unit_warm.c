@@ -139,7 +139,7 @@ TEST_BETWEEN(failures, open_device, close_device)
     };
     text said = { 0 };
     assert_fails(ckl_warm(device, bad, COUNT_OF(bad), 3, note, &said), CKL_INVALID,
-                 "warm: 7 of 10 lines failed, the first of them line 1: gemm: m=-1 is negative");
+                 "warm: 7 of 10 lines failed, the first of them lines[1]: gemm: m=-1 is negative");
     assert_string_equal(text_data(&said), "1 invalid: gemm: m=-1 is negative\n"
                                           "2 invalid: unknown operator 'gmem', did you mean 'gemm'? Known operator\n"
                                           "3 invalid: add: unknown key 'color'. Known keys: n dtype rows lda ldb l\n"

@@ -7,16 +7,22 @@
  * major.minor, afterwards major, and structs change only where it does. So a program never meets a library whose
  * structs differ.
  */
-#ifndef CUTEKERNELLIB_BASE_H
-#define CUTEKERNELLIB_BASE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
+/* Around the declarations of a header: they are C's for C++, too. */
 #ifdef __cplusplus
-extern "C" {
+#define CKL_BEGIN_DECLS extern "C" {
+#define CKL_END_DECLS   }
+#else
+#define CKL_BEGIN_DECLS
+#define CKL_END_DECLS
 #endif
+
+CKL_BEGIN_DECLS
 
 #define CKL_VERSION_MAJOR 0
 #define CKL_VERSION_MINOR 1
@@ -58,8 +64,4 @@ CKL_API const char *ckl_error(void);
 /* The version of the loaded library, e.g. "0.1.0". */
 CKL_API const char *ckl_version(void);
 
-#ifdef __cplusplus
-}
-#endif
-
-#endif
+CKL_END_DECLS

@@ -1,6 +1,5 @@
 /* cutekernellib.h - everything: GPU operators in C, on an NVIDIA GPU or on the emulated one. */
-#ifndef CUTEKERNELLIB_H
-#define CUTEKERNELLIB_H
+#pragma once
 
 #include "base.h"
 #include "device.h"
@@ -24,5 +23,3 @@
 #include "operators/rope.h"
 #include "operators/softmax.h"
 #include "operators/transpose.h"
-
-#endif

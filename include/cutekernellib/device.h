@@ -1,12 +1,9 @@
 /* device.h - the GPU, or the emulated GPU, on which plans run; its memory and its streams. */
-#ifndef CUTEKERNELLIB_DEVICE_H
-#define CUTEKERNELLIB_DEVICE_H
+#pragma once
 
 #include "base.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
+CKL_BEGIN_DECLS
 
 /*
  * A device. Functions that take one may be called from any thread. NULL in place of a device or of memory that is
@@ -71,8 +68,4 @@ CKL_API void ckl_stream_destroy(ckl_device *device, ckl_stream stream);
  */
 CKL_MUST_USE CKL_API ckl_status ckl_stream_synchronize(ckl_device *device, ckl_stream stream);
 
-#ifdef __cplusplus
-}
-#endif
-
-#endif
+CKL_END_DECLS

@@ -1,12 +1,9 @@
 /* plan.h - a plan is a compiled choice of kernel for one problem on one device. */
-#ifndef CUTEKERNELLIB_PLAN_H
-#define CUTEKERNELLIB_PLAN_H
+#pragma once
 
 #include "device.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
+CKL_BEGIN_DECLS
 
 /* Of operators that have gradients: which of the two a plan computes. */
 typedef enum ckl_direction { CKL_DIRECTION_FORWARD, CKL_DIRECTION_BACKWARD } ckl_direction;
@@ -53,8 +50,4 @@ typedef void (*ckl_warm_failure)(int line, ckl_status status, const char *senten
 CKL_MUST_USE CKL_API ckl_status ckl_warm(ckl_device *device, const char *const *lines, int count, int threads,
                                          ckl_warm_failure failed, void *user);
 
-#ifdef __cplusplus
-}
-#endif
-
-#endif
+CKL_END_DECLS

@@ -1,12 +1,9 @@
 /* tensor.h - element types. Memory itself is passed as plain device pointers. */
-#ifndef CUTEKERNELLIB_TENSOR_H
-#define CUTEKERNELLIB_TENSOR_H
+#pragma once
 
 #include "base.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
+CKL_BEGIN_DECLS
 
 /* Element types of memory. 0 in an optional field of a desc means its default, which the desc states. */
 typedef enum ckl_dtype {
@@ -35,8 +32,4 @@ CKL_API const char *ckl_dtype_name(ckl_dtype dtype);
 /* Bytes of one element; 0 for CKL_DTYPE_DEFAULT. */
 CKL_API size_t ckl_dtype_bytes(ckl_dtype dtype);
 
-#ifdef __cplusplus
-}
-#endif
-
-#endif
+CKL_END_DECLS

@@ -7,14 +7,11 @@
  * library calls while it describes a kernel use these. A mistake, such as a sum of f32 and i32, makes planning fail
  * with CKL_INTERNAL and a sentence.
  */
-#ifndef CUTEKERNELLIB_VALUES_H
-#define CUTEKERNELLIB_VALUES_H
+#pragma once
 
 #include "tensor.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
+CKL_BEGIN_DECLS
 
 /* A register of the kernel, or a constant. What is in it is the library's. */
 typedef struct ckl_val {
@@ -63,8 +60,4 @@ CKL_API ckl_val ckl_val_select(ckl_val p, ckl_val x, ckl_val y); // p ? x : y
 CKL_API ckl_val ckl_val_to_f32(ckl_val x);
 CKL_API ckl_val ckl_val_to_i32(ckl_val x);
 
-#ifdef __cplusplus
-}
-#endif
-
-#endif
+CKL_END_DECLS

@@ -106,7 +106,7 @@ def _run(name, desc, *args):
 def _axis(x, axis):
     axis = operator.index(axis)
     if not -len(x.shape) <= axis < len(x.shape):
-        raise ValueError(f"axis {axis} is out of range for an array of {len(x.shape)} modes")
+        raise IndexError(f"axis {axis} is out of range for an array of {len(x.shape)} modes")
     return axis % len(x.shape)
 
 

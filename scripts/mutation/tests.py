@@ -31,7 +31,7 @@ def all_tests(full):
               *(Test(f'verify {order}', 'plain', 'ckl', ['-c', f'CKL_EMULATOR={order} exec "$0" {waiting}'], '/bin/sh', False)
                 for order in ('resident=1', 'schedule=random')),
               Test('pure CuTe', 'plain', 'ckl', [], str(TREE / 'scripts/verify_cute_implementation.sh'), False),
-              Test('predicted rows', 'plain', 'ckl', ['check'], str(TREE / 'scripts/fit_rows.py'), False)]
+              Test('predicted costs', 'plain', 'ckl', ['--most', '1.7'], str(TREE / 'scripts/judge_costs.py'), False)]
     tests += [Test(f'sanitized {u}', 'sanitized', u, [], '', False) for u in units if not is_slow(u)]
     tests += [Test('sanitized smoke', 'sanitized', 'ckl', [*smoke, 'emulator:h200'], '', False)]
     tests += [Test('soak', 'plain', 'ckl', ['soak', '--device', 'emulator:h200', '--minutes', '0.06'], '', False),

@@ -46,6 +46,7 @@
 #define pipeline_advance_by(...)   CUTE_CALL(pipeline_advance_by(__VA_ARGS__))
 #define pipeline_wait_empty(...)   CUTE_CALL(pipeline_wait_empty(__VA_ARGS__))
 #define pipeline_expect(...)       CUTE_CALL(pipeline_expect(__VA_ARGS__))
+#define pipeline_arrive(...)       CUTE_CALL(pipeline_arrive(__VA_ARGS__))
 #define pipeline_full_barrier(...) CUTE_CALL(pipeline_full_barrier(__VA_ARGS__))
 #define pipeline_wait_full(...)    CUTE_CALL(pipeline_wait_full(__VA_ARGS__))
 #define pipeline_release(...)      CUTE_CALL(pipeline_release(__VA_ARGS__))
@@ -89,8 +90,11 @@
 #define warp_reduce(...)        CUTE_CALL(warp_reduce(__VA_ARGS__))
 #define warp_reduce_across(...) CUTE_CALL(warp_reduce_across(__VA_ARGS__))
 #define lanes_reduce(...)       CUTE_CALL(lanes_reduce(__VA_ARGS__))
+#define warp_scan(...)          CUTE_CALL(warp_scan(__VA_ARGS__))
 #define cta_reduce(...)         CUTE_CALL(cta_reduce(__VA_ARGS__))
+#define cta_reduce_groups(...)  CUTE_CALL(cta_reduce_groups(__VA_ARGS__))
 #define cta_reduce_to_warp(...) CUTE_CALL(cta_reduce_to_warp(__VA_ARGS__))
+#define cluster_meet(...)       CUTE_CALL(cluster_meet(__VA_ARGS__))
 #define cluster_reduce(...)     CUTE_CALL(cluster_reduce(__VA_ARGS__))
 
 /* schedule.h and dynamic_scheduler.h */
@@ -100,6 +104,11 @@
 #define scheduler_init(...)         CUTE_CALL(scheduler_init(__VA_ARGS__))
 #define scheduler_fetch(...)        CUTE_CALL(scheduler_fetch(__VA_ARGS__))
 #define scheduler_next(...)         CUTE_CALL(scheduler_next(__VA_ARGS__))
+
+/* tensor.h */
+#define coordinates_from(...)      CUTE_CALL(coordinates_from(__VA_ARGS__))
+#define tensor_at_coordinates(...) CUTE_CALL(tensor_at_coordinates(__VA_ARGS__))
+#define tensor_address_near(...)   CUTE_CALL(tensor_address_near(__VA_ARGS__))
 
 /* cluster_allreduce.h */
 #define make_cluster_allreduce(...)  CUTE_CALL(make_cluster_allreduce(__VA_ARGS__))
@@ -115,6 +124,7 @@
 #define sigmoid_f32(...)    CUTE_CALL(sigmoid_f32(__VA_ARGS__))
 #define sigmoid_half(...)   CUTE_CALL(sigmoid_half(__VA_ARGS__))
 #define erf_f32(...)        CUTE_CALL(erf_f32(__VA_ARGS__))
+#define median_f32(...)     CUTE_CALL(median_f32(__VA_ARGS__))
 #define normal_cdf_f32(...) CUTE_CALL(normal_cdf_f32(__VA_ARGS__))
 #define pow_f32(...)        CUTE_CALL(pow_f32(__VA_ARGS__))
 #define sincos_f32(...)     CUTE_CALL(sincos_f32(__VA_ARGS__))

@@ -103,7 +103,7 @@ static ckl_status report(const work *w, ckl_warm_failure failed, void *user)
         if (w->outcomes[i].status != CKL_OK)
             failed(i, w->outcomes[i].status, w->outcomes[i].sentence ? w->outcomes[i].sentence : "", user);
     if (count)
-        FAIL(w->outcomes[first].status, "warm: %d of %d lines failed, the first of them line %d: %s", count, w->count,
+        FAIL(w->outcomes[first].status, "warm: %d of %d lines failed, the first of them lines[%d]: %s", count, w->count,
              first, w->outcomes[first].sentence ? w->outcomes[first].sentence : "");
     return CKL_OK;
 }

@@ -159,7 +159,7 @@ static int count_lines(const operator_info *op)
     int count = 0;
     for (const source *s = store.sources; s < store.sources + store.source_count; s++)
         for (int i = 0; i < s->count; i++)
-            count += op->read && begins_with(s->lines[i], op->name);
+            count += begins_with(s->lines[i], op->name);
     return count;
 }
 

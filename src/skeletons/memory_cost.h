@@ -34,6 +34,6 @@ double memory_lines(double access_bytes, double run_bytes);
 /*
  * A launch and the longest of five times: bytes at the rate of HBM; waves of CTAs that wait for loads and for other
  * threads; lines through L1; instructions; starts of CTAs. The coefficients are fitted to sweeps on an H200
- * (scripts/fit_rows.py).
+ * (memory_fit.h).
  */
 plan_cost memory_cost(const memory_work *w, const ckl_device_info *device);

@@ -1,13 +1,10 @@
 /* add.h - y[r,i] = alpha * a[r,i] + beta * b[r,i] */
-#ifndef CUTEKERNELLIB_ADD_H
-#define CUTEKERNELLIB_ADD_H
+#pragma once
 
 #include "../plan.h"
 #include "../tensor.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
+CKL_BEGIN_DECLS
 
 /* Row r of a tensor starts r * ld elements after its pointer. The sum is formed in f32 and rounded once. */
 typedef struct ckl_add_desc {
@@ -34,8 +31,4 @@ CKL_MUST_USE CKL_API ckl_status ckl_add_run(const ckl_plan *plan, const ckl_add_
 CKL_MUST_USE CKL_API ckl_status ckl_add(ckl_device *device, const ckl_add_desc *desc, const ckl_add_args *args,
                                         ckl_stream stream);
 
-#ifdef __cplusplus
-}
-#endif
-
-#endif
+CKL_END_DECLS

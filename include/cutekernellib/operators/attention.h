@@ -11,16 +11,13 @@
  * where a soft cap makes ds (1 - tanh^2) times as large, and sums over i are over the heads of a group, too. p and ds
  * are rounded to the type before they meet the others. The order of all sums is fixed: the same bits every time.
  */
-#ifndef CUTEKERNELLIB_ATTENTION_H
-#define CUTEKERNELLIB_ATTENTION_H
+#pragma once
 
 #include "../plan.h"
 #include "../tensor.h"
 #include "attention_score.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
+CKL_BEGIN_DECLS
 
 /* Which strides a tensor has where the desc leaves them at 0. */
 typedef enum ckl_attention_layout {
@@ -109,8 +106,4 @@ CKL_MUST_USE CKL_API ckl_status ckl_attention_run(const ckl_plan *plan, const ck
 CKL_MUST_USE CKL_API ckl_status ckl_attention(ckl_device *device, const ckl_attention_desc *desc,
                                               const ckl_attention_args *args, ckl_stream stream);
 
-#ifdef __cplusplus
-}
-#endif
-
-#endif
+CKL_END_DECLS

@@ -5,14 +5,11 @@
  * Scores, maxima and sums are f32. The probabilities are rounded to the type of v before they meet it, O once, at the
  * end.
  */
-#ifndef CUTEKERNELLIB_ATTENTION_DECODE_H
-#define CUTEKERNELLIB_ATTENTION_DECODE_H
+#pragma once
 
 #include "attention.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
+CKL_BEGIN_DECLS
 
 /*
  * The cache is [batch, kv_heads, kv, d] or, in pages, [pages, kv_heads, page, d]: key j of sequence b is key j % page
@@ -96,8 +93,4 @@ CKL_MUST_USE CKL_API ckl_status ckl_attention_decode_run(const ckl_plan *plan, c
 CKL_MUST_USE CKL_API ckl_status ckl_attention_decode(ckl_device *device, const ckl_attention_decode_desc *desc,
                                                      const ckl_attention_decode_args *args, ckl_stream stream);
 
-#ifdef __cplusplus
-}
-#endif
-
-#endif
+CKL_END_DECLS

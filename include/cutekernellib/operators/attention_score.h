@@ -20,14 +20,11 @@
  * The library has three by itself: "alibi", "documents" and "prefix", written with this header alone in
  * attention_examples.c, and documented at its end.
  */
-#ifndef CUTEKERNELLIB_ATTENTION_SCORE_H
-#define CUTEKERNELLIB_ATTENTION_SCORE_H
+#pragma once
 
 #include "../values.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
+CKL_BEGIN_DECLS
 
 enum { CKL_ATTENTION_INPUTS = 2 };
 
@@ -92,8 +89,4 @@ CKL_API ckl_val ckl_attention_heads(void);
  *     prefix     all queries see the first inputs[0] keys of their batch, i32, and of the others those up to j <= i
  */
 
-#ifdef __cplusplus
-}
-#endif
-
-#endif
+CKL_END_DECLS

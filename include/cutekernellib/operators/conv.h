@@ -9,16 +9,13 @@
  * bias[channel] + residual). Backward, dx and dw are the sums of the same products by x and by w; with bias,
  * dbias[channel] is the sum of dy. Images have d = t = 1, signals also h = r = 1.
  */
-#ifndef CUTEKERNELLIB_CONV_H
-#define CUTEKERNELLIB_CONV_H
+#pragma once
 
 #include "../plan.h"
 #include "../tensor.h"
 #include "gemm.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
+CKL_BEGIN_DECLS
 
 typedef enum ckl_conv_direction {
     CKL_CONV_FORWARD, // y of x and w
@@ -83,8 +80,4 @@ CKL_MUST_USE CKL_API ckl_status ckl_conv_run(const ckl_plan *plan, const ckl_con
 CKL_MUST_USE CKL_API ckl_status ckl_conv(ckl_device *device, const ckl_conv_desc *desc, const ckl_conv_args *args,
                                          ckl_stream stream);
 
-#ifdef __cplusplus
-}
-#endif
-
-#endif
+CKL_END_DECLS

@@ -16,15 +16,12 @@
  * NaN, and so does a target that is neither ignore_index nor in 0..cols-1 with loss and gradient: nothing is read
  * outside. The mean of no rows is NaN. Sums have a fixed order: every run on a device gives the same bits.
  */
-#ifndef CUTEKERNELLIB_CROSSENTROPY_H
-#define CUTEKERNELLIB_CROSSENTROPY_H
+#pragma once
 
 #include "../plan.h"
 #include "../tensor.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
+CKL_BEGIN_DECLS
 
 typedef enum ckl_loss_reduction { CKL_LOSS_NONE, CKL_LOSS_MEAN } ckl_loss_reduction;
 
@@ -74,8 +71,4 @@ CKL_MUST_USE CKL_API ckl_status ckl_crossentropy_run(const ckl_plan *plan, const
 CKL_MUST_USE CKL_API ckl_status ckl_crossentropy(ckl_device *device, const ckl_crossentropy_desc *desc,
                                                  const ckl_crossentropy_args *args, ckl_stream stream);
 
-#ifdef __cplusplus
-}
-#endif
-
-#endif
+CKL_END_DECLS

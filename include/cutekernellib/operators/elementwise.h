@@ -1,13 +1,10 @@
 /* elementwise.h - y[i] = expression of x0[i], x1[i], ...: a chain of operations over tensors of any strides, fused */
-#ifndef CUTEKERNELLIB_ELEMENTWISE_H
-#define CUTEKERNELLIB_ELEMENTWISE_H
+#pragma once
 
 #include "../plan.h"
 #include "../tensor.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
+CKL_BEGIN_DECLS
 
 enum { CKL_ELEMENTWISE_INPUTS_MAX = 4, CKL_ELEMENTWISE_RANK_MAX = 5, CKL_ELEMENTWISE_EXPR_MAX = 192 };
 
@@ -68,8 +65,4 @@ CKL_MUST_USE CKL_API ckl_status ckl_elementwise_run(const ckl_plan *plan, const 
 CKL_MUST_USE CKL_API ckl_status ckl_elementwise(ckl_device *device, const ckl_elementwise_desc *desc,
                                                 const ckl_elementwise_args *args, ckl_stream stream);
 
-#ifdef __cplusplus
-}
-#endif
-
-#endif
+CKL_END_DECLS

@@ -1,14 +1,11 @@
 /* gemm.h - D = activation(alpha * A * B + beta * C + bias), matrix multiplication with a fused epilogue. */
-#ifndef CUTEKERNELLIB_GEMM_H
-#define CUTEKERNELLIB_GEMM_H
+#pragma once
 
 #include "../plan.h"
 #include "../tensor.h"
 #include "gemm_epilogue.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
+CKL_BEGIN_DECLS
 
 typedef enum ckl_activation {
     CKL_ACTIVATION_IDENTITY,
@@ -215,8 +212,4 @@ CKL_MUST_USE CKL_API ckl_status ckl_gemm_run(const ckl_plan *plan, const ckl_gem
 CKL_MUST_USE CKL_API ckl_status ckl_gemm(ckl_device *device, const ckl_gemm_desc *desc, const ckl_gemm_args *args,
                                          ckl_stream stream);
 
-#ifdef __cplusplus
-}
-#endif
-
-#endif
+CKL_END_DECLS

@@ -17,14 +17,11 @@
  *
  * The library has two by itself, written with this header alone in gemm_examples.c, and documented at its end.
  */
-#ifndef CUTEKERNELLIB_GEMM_EPILOGUE_H
-#define CUTEKERNELLIB_GEMM_EPILOGUE_H
+#pragma once
 
 #include "../values.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
+CKL_BEGIN_DECLS
 
 typedef struct ckl_gemm_epilogue {
     const char *name; // of letters, digits and _; not "none"
@@ -52,8 +49,4 @@ CKL_MUST_USE CKL_API ckl_status ckl_gemm_epilogue_add(const ckl_gemm_epilogue *e
  *     tril   x up to the diagonal, col <= row, and 0 to the right of it
  */
 
-#ifdef __cplusplus
-}
-#endif
-
-#endif
+CKL_END_DECLS

@@ -15,15 +15,12 @@
  * differences from means, merged by Chan's rule, so that a large mean costs no digits (see norm.h). Sums have a fixed
  * order: every run on a device gives the same bits.
  */
-#ifndef CUTEKERNELLIB_GROUPNORM_H
-#define CUTEKERNELLIB_GROUPNORM_H
+#pragma once
 
 #include "../plan.h"
 #include "../tensor.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
+CKL_BEGIN_DECLS
 
 /* Dense images; 0 in any size is a problem without work, but for dgamma and dbeta: those of no elements are 0. */
 typedef struct ckl_groupnorm_desc {
@@ -65,8 +62,4 @@ CKL_MUST_USE CKL_API ckl_status ckl_groupnorm_run(const ckl_plan *plan, const ck
 CKL_MUST_USE CKL_API ckl_status ckl_groupnorm(ckl_device *device, const ckl_groupnorm_desc *desc,
                                               const ckl_groupnorm_args *args, ckl_stream stream);
 
-#ifdef __cplusplus
-}
-#endif
-
-#endif
+CKL_END_DECLS

@@ -23,15 +23,12 @@
  * the mean afterwards: at most as many times the error as a thread has elements. Sums have a fixed order: every run on
  * a device gives the same bits.
  */
-#ifndef CUTEKERNELLIB_NORM_H
-#define CUTEKERNELLIB_NORM_H
+#pragma once
 
 #include "../plan.h"
 #include "../tensor.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
+CKL_BEGIN_DECLS
 
 /* Row r of a tensor starts r * ld elements after its pointer; gamma, beta, mean, rstd and their gradients are dense. */
 typedef struct ckl_norm_desc {
@@ -82,8 +79,4 @@ CKL_MUST_USE CKL_API ckl_status ckl_layernorm(ckl_device *device, const ckl_norm
 CKL_MUST_USE CKL_API ckl_status ckl_rmsnorm(ckl_device *device, const ckl_norm_desc *desc, const ckl_norm_args *args,
                                             ckl_stream stream);
 
-#ifdef __cplusplus
-}
-#endif
-
-#endif
+CKL_END_DECLS

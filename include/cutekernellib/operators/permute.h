@@ -1,13 +1,10 @@
 /* permute.h - y[c[order[0]], c[order[1]], ...] = x[c[0], c[1], ...], bit for bit; order 0,1,.. copies any strides */
-#ifndef CUTEKERNELLIB_PERMUTE_H
-#define CUTEKERNELLIB_PERMUTE_H
+#pragma once
 
 #include "../plan.h"
 #include "../tensor.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
+CKL_BEGIN_DECLS
 
 enum { CKL_PERMUTE_RANK_MAX = 5 };
 
@@ -41,8 +38,4 @@ CKL_MUST_USE CKL_API ckl_status ckl_permute_run(const ckl_plan *plan, const ckl_
 CKL_MUST_USE CKL_API ckl_status ckl_permute(ckl_device *device, const ckl_permute_desc *desc,
                                             const ckl_permute_args *args, ckl_stream stream);
 
-#ifdef __cplusplus
-}
-#endif
-
-#endif
+CKL_END_DECLS

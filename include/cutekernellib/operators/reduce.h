@@ -1,14 +1,11 @@
 /* reduce.h - y[kept] = sum, maximum, mean, variance ... over the reduced axes of x */
-#ifndef CUTEKERNELLIB_REDUCE_H
-#define CUTEKERNELLIB_REDUCE_H
+#pragma once
 
 #include "../plan.h"
 #include "../tensor.h"
 #include "reduce_fold.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
+CKL_BEGIN_DECLS
 
 /*
  * What is made of the n elements of a row (all x that share a place in y). NaN: any operation but ANY and ALL gives NaN
@@ -88,8 +85,4 @@ CKL_MUST_USE CKL_API ckl_status ckl_reduce_run(const ckl_plan *plan, const ckl_r
 CKL_MUST_USE CKL_API ckl_status ckl_reduce(ckl_device *device, const ckl_reduce_desc *desc, const ckl_reduce_args *args,
                                            ckl_stream stream);
 
-#ifdef __cplusplus
-}
-#endif
-
-#endif
+CKL_END_DECLS

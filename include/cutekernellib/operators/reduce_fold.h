@@ -19,14 +19,11 @@
  *
  * The library has two by itself, written with this header alone in reduce_examples.c, and documented at its end.
  */
-#ifndef CUTEKERNELLIB_REDUCE_FOLD_H
-#define CUTEKERNELLIB_REDUCE_FOLD_H
+#pragma once
 
 #include "../values.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
+CKL_BEGIN_DECLS
 
 /* All values are f32. Elements come as f32, integers rounded to it. */
 typedef struct ckl_reduce_fold {
@@ -50,8 +47,4 @@ CKL_MUST_USE CKL_API ckl_status ckl_reduce_fold_add(const ckl_reduce_fold *fold)
  *     rms     the root of the mean of x^2, whose sum is f32; NaN of an empty row
  */
 
-#ifdef __cplusplus
-}
-#endif
-
-#endif
+CKL_END_DECLS

@@ -1,13 +1,10 @@
 /* rope.h - rotary position embedding: pairs of q and k rotate by position * scale * theta^(-2i/rotary_dim) */
-#ifndef CUTEKERNELLIB_ROPE_H
-#define CUTEKERNELLIB_ROPE_H
+#pragma once
 
 #include "../plan.h"
 #include "../tensor.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
+CKL_BEGIN_DECLS
 
 /* Which elements of a head make pair i, of n = rotary_dim / 2 pairs. */
 typedef enum ckl_rope_style {
@@ -60,8 +57,4 @@ CKL_MUST_USE CKL_API ckl_status ckl_rope_run(const ckl_plan *plan, const ckl_rop
 CKL_MUST_USE CKL_API ckl_status ckl_rope(ckl_device *device, const ckl_rope_desc *desc, const ckl_rope_args *args,
                                          ckl_stream stream);
 
-#ifdef __cplusplus
-}
-#endif
-
-#endif
+CKL_END_DECLS

@@ -14,15 +14,12 @@
  * (Milakov, Gimelshein: Online normalizer calculation for softmax, 2018). Everything between memory and memory is f32;
  * results under 2^-126 may be 0. Sums have a fixed order: every run on a device gives the same bits.
  */
-#ifndef CUTEKERNELLIB_SOFTMAX_H
-#define CUTEKERNELLIB_SOFTMAX_H
+#pragma once
 
 #include "../plan.h"
 #include "../tensor.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
+CKL_BEGIN_DECLS
 
 typedef enum ckl_softmax_mask {
     CKL_SOFTMAX_MASK_NONE,
@@ -77,8 +74,4 @@ CKL_MUST_USE CKL_API ckl_status ckl_softmax_run(const ckl_plan *plan, const ckl_
 CKL_MUST_USE CKL_API ckl_status ckl_softmax(ckl_device *device, const ckl_softmax_desc *desc,
                                             const ckl_softmax_args *args, ckl_stream stream);
 
-#ifdef __cplusplus
-}
-#endif
-
-#endif
+CKL_END_DECLS

@@ -1,13 +1,10 @@
 /* transpose.h - y[b,c,r] = x[b,r,c], bit for bit */
-#ifndef CUTEKERNELLIB_TRANSPOSE_H
-#define CUTEKERNELLIB_TRANSPOSE_H
+#pragma once
 
 #include "../plan.h"
 #include "../tensor.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
+CKL_BEGIN_DECLS
 
 /*
  * Matrices of any strides: element (r,c) of x lies r * ldx + c * incx elements after its start, element (c,r) of y lies
@@ -39,8 +36,4 @@ CKL_MUST_USE CKL_API ckl_status ckl_transpose_run(const ckl_plan *plan, const ck
 CKL_MUST_USE CKL_API ckl_status ckl_transpose(ckl_device *device, const ckl_transpose_desc *desc,
                                               const ckl_transpose_args *args, ckl_stream stream);
 
-#ifdef __cplusplus
-}
-#endif
-
-#endif
+CKL_END_DECLS

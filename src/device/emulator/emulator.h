@@ -37,7 +37,7 @@ ckl_status emulator_open_with(const char *which, const emulator_options *options
  */
 enum { MEMORY_NAME_BYTES = 40 };
 
-typedef struct global_shadow global_shadow; // who wrote and read it last (global.c)
+typedef struct global_shadow global_shadow; // who wrote and read it last (global_shadow.c)
 
 typedef struct allocation {
     uintptr_t base;

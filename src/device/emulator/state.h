@@ -97,7 +97,7 @@ typedef struct agent {
     uint32_t offset;
 } agent;
 
-/* What a cell of global memory remembers in an ordered launch (global.c): an access, or a set of readers. */
+/* What a cell of global memory remembers in an ordered launch (global_epoch.c): an access, or a set of readers. */
 typedef struct epoch {
     int64_t cluster;
     agent who;

@@ -8,6 +8,7 @@
 
 #include "base/dtype.h"
 #include "base/heap.h"
+#include "base/wide.h"
 #include "operators/attention/attention_config.h"
 #include "operators/attention/attention_lab.h"
 
@@ -61,25 +62,27 @@ enum { Q, K, V, MASK, SINKS, STARTS_Q, STARTS_KV, O, LSE, DOUT }; // operands
 /* One row of O: where its tensors are, and its keys. */
 typedef struct row {
     const ckl_attention_desc *d;
-    ckl_dtype weights;                 // f16 or bf16: the type in which a kernel may multiply weights
-    void *const *host;                 // all operands
-    attention_pair at;                 // batch, head and query
-    const void *q, *k, *v, *mask;      // whole tensors
-    int64_t mask_first;                // index of the mask of its first key
-    int64_t q_first, k_first, v_first; // index of its query; of the first key and value of its head
-    int64_t first, end;                // keys that it sees
-    double sink;                       // -inf: there is none
-    double *weight, *error;            // [kv]: exp(score - max), and the relative error of a kernel's
-    double max, max_error;             // of the scores
-    double sum, sum_error;             // of the weights, and of the errors of them
-    bool unknown; // may the row be anything? Scores are beyond f32, or the largest one is too inexact
+    ckl_dtype weights;        // f16 or bf16: the type in which a kernel may multiply weights
+    void *const *host;        // all operands
+    attention_pair at;        // batch, head and query
+    const void *k, *v, *mask; // whole tensors
+    int64_t mask_first;       // index of the mask of its first key
+    int64_t k_first, v_first; // index of the first key and value of its head
+    int64_t first, end;       // keys that it sees
+    double sink;              // -inf: there is none
+    double *q, largest;       // [d]: its query, and the largest of it
+    double *line;             // [d or dv]: room for a key or value
+    double *weight, *error;   // [kv]: exp(score - max), and the relative error of a kernel's
+    double max, max_error;    // of the scores
+    double sum, sum_error;    // of the weights, and of the errors of them
+    bool unknown;             // may the row be anything? Scores are beyond f32, or the largest one is too inexact
 } row;
 
 static row row_of(const ckl_attention_desc *d, ckl_dtype weights, void *const *host, int64_t number)
 {
     int64_t i = number % d->q, head = number / d->q % d->heads, batch = number / d->q / d->heads;
     int64_t kv_head = head / (d->heads / d->kv_heads), own = i + d->kv - d->q; // the query's own key
-    row r = { .d = d, .weights = weights, .q = host[Q], .k = host[K], .v = host[V] };
+    row r = { .d = d, .weights = weights, .k = host[K], .v = host[V] };
     r.host = host;
     r.at = (attention_pair){ .batch = batch, .head = head, .i = i };
     r.mask = host[MASK];
@@ -87,16 +90,39 @@ static row row_of(const ckl_attention_desc *d, ckl_dtype weights, void *const *h
     r.first = d->left ? max_i64(0, own + 1 - d->left) : 0;
     r.end = d->causal || d->right ? min_i64(d->kv, max_i64(0, own + 1 + d->right)) : d->kv;
     r.sink = d->sinks ? dtype_read(CKL_F32, host[SINKS], head) : -INFINITY;
-    r.q_first = batch * d->ldq_batch + head * d->ldq_head + i * d->ldq;
     r.k_first = batch * d->ldk_batch + kv_head * d->ldk_head;
     r.v_first = batch * d->ldv_batch + kv_head * d->ldv_head;
-    r.weight = heap_alloc((size_t)d->kv * 2 + 1, sizeof *r.weight);
+    r.weight = heap_alloc((size_t)(2 * d->kv + d->d + max_i64(d->d, d->dv)), sizeof *r.weight);
     r.error = r.weight + d->kv;
+    r.q = r.error + d->kv;
+    r.line = r.q + d->d;
+    dtype_read_run(d->dtype, host[Q], batch * d->ldq_batch + head * d->ldq_head + i * d->ldq, d->d, r.q);
+    for (int64_t l = 0; l < d->d; l++)
+        r.largest = fmax(r.largest, fabs(r.q[l]));
     return r;
 }
 
 /* Of a capped score, relative up to CAPPED_MAX, and of a weight: attention_softmax.c. */
 static const double CAP_ERROR = 0x1p-16, CAPPED_MAX = 32, CAP_LOST = 0x1p-25;
+
+/* Of a query and a key: their product, absolute values of its terms, also of those that are finite, and of the key. */
+typedef struct product {
+    double sum, magnitude, finite, key;
+} product;
+
+WIDE static product product_of(const double *q, const double *k, int64_t count)
+{
+    double sum = 0, magnitude = 0, finite = 0, key = 0;
+    _Pragma("omp simd reduction(+ : sum, magnitude, finite, key)") for (int64_t i = 0; i < count; i++)
+    {
+        const double term = q[i] * k[i], size = fabs(term);
+        sum += term;
+        magnitude += size;
+        finite += size <= DBL_MAX ? size : 0;
+        key += fabs(k[i]);
+    }
+    return (product){ sum, magnitude, finite, key };
+}
 
 /*
  * A score and the error of a kernel's: a tensor core truncates every 16 products at about 2^-24 of the largest, and
@@ -106,25 +132,18 @@ static double plain_score(row *r, int64_t j, double *error)
 {
     const ckl_attention_desc *d = r->d;
     const bool cut = r->weights == CKL_F16 && d->dtype == CKL_BF16; // rows of Q come in f16, by powers of 2
-    double sum = 0, magnitude = 0, finite = 0, largest = 0, keys = 0, scale = (double)d->scale;
-    for (int64_t i = 0; i < d->d; i++) {
-        const double q = dtype_read(d->dtype, r->q, r->q_first + i),
-                     k = dtype_read(d->dtype, r->k, r->k_first + j * d->ldk + i), product = q * k;
-        sum += product;
-        largest = fmax(largest, fabs(q));
-        keys += fabs(k);
-        magnitude += fabs(product);
-        finite += isfinite(product) ? fabs(product) : 0;
-    }
-    double capped = d->softcap > 0 ? (double)d->softcap * tanh(sum * scale / (double)d->softcap) : sum * scale;
-    *error = 0x1p-22 * (1 + fabs(sum * scale) + sqrt((double)d->d / 16 + 1) * magnitude * fabs(scale));
+    const double scale = (double)d->scale;
+    dtype_read_run(d->dtype, r->k, r->k_first + j * d->ldk, d->d, r->line);
+    const product p = product_of(r->q, r->line, d->d);
+    double capped = d->softcap > 0 ? (double)d->softcap * tanh(p.sum * scale / (double)d->softcap) : p.sum * scale;
+    *error = 0x1p-22 * (1 + fabs(p.sum * scale) + sqrt((double)d->d / 16 + 1) * p.magnitude * fabs(scale));
     if (d->softcap > 0)
         *error += CAP_ERROR * fmin(fabs(capped), CAPPED_MAX);
-    if (cut && isfinite(largest))
-        *error += 0x1p-38 * largest * keys * fabs(scale); // attention_decode_narrow.c
+    if (cut && isfinite(r->largest))
+        *error += 0x1p-38 * r->largest * p.key * fabs(scale); // attention_decode_narrow.c
     if (d->mask == CKL_ATTENTION_MASK_BOOL && dtype_read(CKL_BOOL, r->mask, r->mask_first + j) == 0)
         return -INFINITY;
-    r->unknown |= finite > FLT_MAX;
+    r->unknown |= p.finite > FLT_MAX;
     if (d->mask != CKL_ATTENTION_MASK_ADD)
         return capped;
     double bias = dtype_read(d->dtype, r->mask, r->mask_first + j);
@@ -172,43 +191,67 @@ static void logarithm(const row *r, double *value, double *magnitude)
         *value = NAN, *magnitude = REFERENCE_OPEN;
 }
 
-/* An infinity or NaN at a key without weight: whether their product is computed is left open. */
-static bool is_open(const row *r, int64_t j, double v, double smallest)
+/* What a key does to all columns of O: its weight, and what errors are of each of its values. */
+typedef struct key_term {
+    bool seen;
+    double weight, error, cut;
+    double open; // 1: an infinity or NaN without weight, of which it is left open whether the product is computed
+} key_term;
+
+/* Sums of a row's columns: of terms, of their absolute values, of errors, and of what is open. */
+typedef struct row_sums {
+    double *terms, *sizes, *errors, *open;
+} row_sums;
+
+WIDE static void add_key(key_term t, const double *v, int count, row_sums s)
 {
-    bool seen = j >= r->first && j < r->end;
-    return !isfinite(v) && (!seen || r->weight[j] / (1 + r->error[j]) < smallest);
+    EACH_OF(i, count) {
+        const double size = fabs(v[i]);
+        s.errors[i] += size <= DBL_MAX ? t.cut * size : 0;
+        s.open[i] += size <= DBL_MAX ? 0 : t.open;
+    }
+    if (!t.seen)
+        return;
+    EACH_OF(i, count) {
+        s.terms[i] += t.weight * v[i];
+        s.sizes[i] += fabs(t.weight * v[i]);
+        s.errors[i] += t.error * fabs(v[i]);
+    }
 }
 
 /* NOTE: a tensor core aligns products by the exponents of their factors, and that of a weight of 0 is the smallest. */
 static const double CUT = 0x1p-24;
 
 /*
- * Column i of O. Weights below the type's smallest normal number are rounded more coarsely, or flushed to zero as those
- * of f32; under a soft cap, where small ones are less exact, as those of f16.
+ * Weights below the type's smallest normal number are rounded more coarsely, or flushed to zero as those of f32; under
+ * a soft cap, where small ones are less exact, as those of f16.
  */
-static void column(const row *r, int64_t i, double *value, double *magnitude)
+static void columns(const row *r, reference_slice out)
 {
     const ckl_attention_desc *d = r->d;
     const bool is_coarse = r->weights == CKL_F16 || d->softcap > 0;
     const double rounding = attention_rounding(d->dtype), smallest = is_coarse ? 0x1p-14 : 0x1p-126;
     const double lost = is_coarse ? smallest * attention_rounding(CKL_F16) : smallest;
-    double sum = 0, terms = 0, errors = 0;
-    bool open = false;
+    double *sums = heap_alloc((size_t)(4 * out.count), sizeof *sums);
+    const row_sums s = { sums, sums + out.count, sums + 2 * out.count, sums + 3 * out.count };
     for (int64_t j = 0; j < d->kv; j++) {
-        double v = dtype_read(d->dtype, r->v, r->v_first + j * d->ldv + i);
-        open |= is_open(r, j, v, smallest);
-        if (isfinite(v))
-            errors += CUT * smallest * fabs(v);
-        if (j < r->first || j >= r->end)
-            continue;
-        sum += r->weight[j] * v;
-        terms += fabs(r->weight[j] * v);
-        errors += (r->weight[j] * r->error[j] + (r->weight[j] < smallest ? lost : 0)) * fabs(v);
+        key_term t = { .seen = j >= r->first && j < r->end, .cut = CUT * smallest };
+        if (t.seen) {
+            t.weight = r->weight[j];
+            t.error = t.weight * r->error[j] + (t.weight < smallest ? lost : 0);
+        }
+        t.open = !t.seen || t.weight / (1 + r->error[j]) < smallest;
+        dtype_read_run(d->dtype, r->v, r->v_first + j * d->ldv, out.count, r->line);
+        add_key(t, r->line, (int)out.count, s);
     }
-    *value = r->sum == 0 ? 0 : sum / r->sum;
-    *magnitude = r->sum == 0 ? 0 : (terms + (errors + r->sum_error * fabs(*value)) / rounding) / r->sum;
-    if ((open || r->unknown) && !isnan(r->sum))
-        *value = NAN, *magnitude = REFERENCE_OPEN;
+    for (int64_t i = 0; i < out.count; i++) {
+        const double value = r->sum == 0 ? 0 : s.terms[i] / r->sum;
+        const double errors = s.errors[i] + r->sum_error * fabs(value);
+        const bool open = (s.open[i] > 0 || r->unknown) && !isnan(r->sum);
+        out.value[i] = open ? NAN : value;
+        out.magnitude[i] = open ? REFERENCE_OPEN : r->sum == 0 ? 0 : (s.sizes[i] + errors / rounding) / r->sum;
+    }
+    heap_free(sums);
 }
 
 /* Row `number` of O, or its logarithm. */
@@ -217,9 +260,9 @@ static void one_row(const ckl_attention_desc *d, ckl_dtype weights, void *const 
 {
     row r = row_of(d, weights, host, number);
     find_weights(&r);
-    for (int64_t i = 0; i < out.count && out.output == 0; i++)
-        column(&r, i, &out.value[i], &out.magnitude[i]);
-    if (out.output == 1)
+    if (out.output == 0)
+        columns(&r, out);
+    else
         logarithm(&r, out.value, out.magnitude);
     heap_free(r.weight);
 }
