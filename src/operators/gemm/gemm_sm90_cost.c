@@ -22,9 +22,8 @@ enum {
 static const struct {
     double launch_us, cycles_per_us, tensor_cores, idle, operands, three_consumers, step, step_least, sm_bytes,
         sm_bytes_one, spread, crossing_row, absent_row, short_row, latency, latency_L2, exchange, exchange_bytes,
-        column_scale, partial, cluster, pair, long_pair, tile, trip, epilogue, element_bytes, row_bytes, boxes_of_32,
-        boxes_of_16, gelu, flops_per_us, slice, sum_us, sum_bytes_per_us, memory_bytes_per_us, turn_us,
-        memory_bytes_of_sm;
+        column_scale, partial, cluster, pair, long_pair, tile, trip, epilogue, element_bytes, boxes_of_32, boxes_of_16,
+        gelu, flops_per_us, slice, sum_us, sum_bytes_per_us, memory_bytes_per_us, turn_us, memory_bytes_of_sm;
 } fit = {
     .launch_us = 1.08,           // before the first tile and behind the last
     .cycles_per_us = 1755,       // the clock that cycles are counted in
@@ -52,8 +51,7 @@ static const struct {
     .tile = 700,                 // cycles from a tile's last product to the next tile's first, beside its stores
     .trip = 3000,                // cycles of a box of C or X from memory
     .epilogue = 0.1176,          // cycles of storing an element, of one consumer
-    .element_bytes = 6.5,        // a cycle of an SM, stored one by one: half of the sectors are written in part
-    .row_bytes = 9.5,            // the same of whole rows of a tile
+    .element_bytes = 6.4,        // a cycle of an SM, stored one by one: ten cycles for a warp's
     .boxes_of_32 = 1.27766,      // times that, in boxes of 32 columns
     .boxes_of_16 = 2.013,        // and of 16
     .gelu = 3.5,                 // times the epilogue with GELU: 4096x4096x512 in f16 takes 39.5 instead of 33.3 us
@@ -239,6 +237,13 @@ static double epilogue_of_tile(const gemm_sm90_config *c, const gemm_sm90_shape 
            exchange + waits + fit.tile;
 }
 
+/* In 32 bits half of the sectors are written in part, unless rows are stored whole; in 16 a warp stores less. */
+static double element_bytes_of(const gemm_sm90_config *c, const gemm_sm90_shape *size)
+{
+    const bool whole = ckl_dtype_bytes(c->epilogue.d) == 4 && size->row_cols > size->d_cols;
+    return fit.element_bytes * (whole ? 2 : 1);
+}
+
 static int64_t groups_with_rows(const ckl_gemm_desc *d)
 {
     return gemm_groups_of_m(d) ? min_i64(d->groups, d->m) : 0;
@@ -296,8 +301,8 @@ plan_cost gemm_sm90_cost(const void *desc, const ckl_device_info *device, const 
     double step = overlapped(s.tensor_cores, s.sm, s.latency) * sharing_of(&p, c) + fit.step +
                   fit.column_scale * column_scales_of(&size) * c->consumers + fit.partial * partials_of_step(c, &size);
     double tile = step * (double)p.steps, epilogue = epilogue_of_tile(c, &size), all = tile + epilogue;
-    const double element_bytes = size.row_cols > size.d_cols ? fit.row_bytes : fit.element_bytes;
-    const double by_elements = c->ragged == GEMM_ALL_RAGGED ? stored / element_bytes : 0; // cycles of all SMs
+    const double by_elements =
+        c->ragged == GEMM_ALL_RAGGED ? stored / element_bytes_of(c, &size) : 0; // cycles of all SMs
     const double stores = by_elements / (double)(p.turns * device->sm_count);
     double turn = c->pingpong ? fmax(fmax(tile, all / 2), stores) : tile + fmax(epilogue / c->ctas, stores);
     double flops = 2.0 * (double)(p.tiles * c->tile_m * c->tile_n * p.steps) * STEP_HALVES;
