@@ -51,7 +51,7 @@ static const struct {
     .tile = 700,                 // cycles from a tile's last product to the next tile's first, beside its stores
     .trip = 3000,                // cycles of a box of C or X from memory
     .epilogue = 0.1176,          // cycles of storing an element, of one consumer
-    .element_bytes = 6.4,        // a cycle of an SM, stored one by one: ten cycles for a warp's
+    .element_bytes = 6.4,        // a cycle of an SM, stored one by one; of rows stored whole twice as many
     .boxes_of_32 = 1.27766,      // times that, in boxes of 32 columns
     .boxes_of_16 = 2.013,        // and of 16
     .gelu = 3.5,                 // times the epilogue with GELU: 4096x4096x512 in f16 takes 39.5 instead of 33.3 us
@@ -237,13 +237,6 @@ static double epilogue_of_tile(const gemm_sm90_config *c, const gemm_sm90_shape 
            exchange + waits + fit.tile;
 }
 
-/* In 32 bits half of the sectors are written in part, unless rows are stored whole; in 16 a warp stores less. */
-static double element_bytes_of(const gemm_sm90_config *c, const gemm_sm90_shape *size)
-{
-    const bool whole = ckl_dtype_bytes(c->epilogue.d) == 4 && size->row_cols > size->d_cols;
-    return fit.element_bytes * (whole ? 2 : 1);
-}
-
 static int64_t groups_with_rows(const ckl_gemm_desc *d)
 {
     return gemm_groups_of_m(d) ? min_i64(d->groups, d->m) : 0;
@@ -301,9 +294,8 @@ plan_cost gemm_sm90_cost(const void *desc, const ckl_device_info *device, const 
     double step = overlapped(s.tensor_cores, s.sm, s.latency) * sharing_of(&p, c) + fit.step +
                   fit.column_scale * column_scales_of(&size) * c->consumers + fit.partial * partials_of_step(c, &size);
     double tile = step * (double)p.steps, epilogue = epilogue_of_tile(c, &size), all = tile + epilogue;
-    const double by_elements =
-        c->ragged == GEMM_ALL_RAGGED ? stored / element_bytes_of(c, &size) : 0; // cycles of all SMs
-    const double stores = by_elements / (double)(p.turns * device->sm_count);
+    const double by_elements = c->ragged == GEMM_ALL_RAGGED ? stored / fit.element_bytes : 0; // cycles of all SMs
+    const double stores = by_elements / (double)(p.turns * device->sm_count) / (size.row_cols > size.d_cols ? 2 : 1);
     double turn = c->pingpong ? fmax(fmax(tile, all / 2), stores) : tile + fmax(epilogue / c->ctas, stores);
     double flops = 2.0 * (double)(p.tiles * c->tile_m * c->tile_n * p.steps) * STEP_HALVES;
     double sums = c->batched == GEMM_SLICES_OF_K ? fit.slice * c->tile_m * c->tile_n * (double)(p.turns - 1) : 0;
