@@ -19,52 +19,42 @@ enum {
  * By hand, or from where a fit to bench/sweeps left them. A change must leave the choice closer to the fastest of all
  * problems that were timed in several configs: scripts/judge_costs.py --picks --across.
  */
-static const struct {
-    double launch_us, cycles_per_us, tensor_cores, idle, operands, three_consumers, step, step_least, sm_bytes,
-        sm_bytes_one, spread, crossing_row, absent_row, short_row, latency, latency_L2, exchange, exchange_bytes,
-        column_scale, partial, cluster, pair, long_pair, tile, trip, epilogue, element_bytes, row_bytes, boxes_of_32,
-        boxes_of_16, gelu, flops_per_us, slice, sum_us, sum_bytes_per_us, memory_bytes_per_us, turn_us,
-        memory_bytes_of_sm;
-} fit = {
-    .launch_us = 1.08,           // before the first tile and behind the last
-    .cycles_per_us = 1755,       // the clock that cycles are counted in
-    .tensor_cores = 1.19759,     // of the rate that the instructions promise
-    .idle = 0.36,                // of that, what the clock gains where no SM has a CTA
-    .operands = 1.3,             // how much reading operands from shared memory bounds narrow tiles
-    .three_consumers = 1.04866,  // what three consumers lose
-    .step = 0.215925,            // cycles of a K step that nothing overlaps
-    .step_least = 210,           // cycles of one where a stage's arrival, products and release follow each other
-    .sm_bytes = 66.5679,         // a cycle into an SM
-    .sm_bytes_one = 75,          // the same of CTAs with one consumer
-    .spread = 0.4,               // the power of SMs over CTAs by which that grows: L2 serves fewer
-    .crossing_row = 1.6,         // cycles of a row that lies in two lines of memory
-    .absent_row = 2.54842,       // cycles of a row beyond the last one: TMA fills it with zeros, slower than it loads
-    .short_row = 4,              // of a row whose last box K ends inside, times the share of SMs at work
-    .latency = 2595.26,          // cycles from asking for a stage to its arrival, when memory is busy
-    .latency_L2 = 1800,          // and from L2 alone
-    .exchange = 600,             // cycles of adding the partials of a split
-    .exchange_bytes = 13,        // a cycle of what a CTA that finishes gets for it
-    .column_scale = 1.5,         // cycles of a K step for each column that has a scale of its own
-    .partial = 200,              // cycles of each sum of 64 rows that a consumer scales and adds in f32
-    .cluster = 0.05,             // what each more CTA of a cluster adds to a step, unless rows are slow
-    .pair = 0.97,                // times a step of a pair of 128x128 in batches, or with scales of blocks
-    .long_pair = 0.985,          // times one of 128x256 in long products, which save power
-    .tile = 700,                 // cycles from a tile's last product to the next tile's first, beside its stores
-    .trip = 3000,                // cycles of a box of C or X from memory
-    .epilogue = 0.1176,          // cycles of storing an element, of one consumer
-    .element_bytes = 6.5,        // a cycle of an SM, stored one by one: half of the sectors are written in part
-    .row_bytes = 9.5,            // the same of whole rows of a tile
-    .boxes_of_32 = 1.27766,      // times that, in boxes of 32 columns
-    .boxes_of_16 = 2.013,        // and of 16
-    .gelu = 3.5,                 // times the epilogue with GELU: 4096x4096x512 in f16 takes 39.5 instead of 33.3 us
-    .flops_per_us = 6e+06,       // of an SM within the power limit
-    .slice = 0.3,                // cycles of storing a sum of a slice of K, in every turn but one
-    .sum_us = 1.2,               // a second kernel, which adds slices of K; by 60 sliced rows below 15 us
-    .sum_bytes_per_us = 4.2e+06, // of the sums of all slices, to L2 and back
-    .memory_bytes_per_us = 4.3e+06, // of HBM, between copying and reading
-    .turn_us = 0.1,                 // what a turn of tiles costs where memory binds and K is short
-    .memory_bytes_of_sm = 45000,    // of it, that one SM can ask for, measured from 33 to 56
-};
+static const double LAUNCH_US = 1.08;          // before the first tile and behind the last
+static const double CYCLES_PER_US = 1755;      // the clock that cycles are counted in
+static const double TENSOR_CORES = 1.19759;    // of the rate that the instructions promise
+static const double IDLE = 0.36;               // of that, what the clock gains where no SM has a CTA
+static const double OPERANDS = 1.3;            // how much reading operands from shared memory bounds narrow tiles
+static const double THREE_CONSUMERS = 1.04866; // what three consumers lose
+static const double STEP_LEAST = 210;   // cycles of one where a stage's arrival, products and release follow each other
+static const double SM_BYTES = 66.5679; // a cycle into an SM
+static const double SM_BYTES_ONE = 75;  // the same of CTAs with one consumer
+static const double SPREAD = 0.4;       // the power of SMs over CTAs by which that grows: L2 serves fewer
+static const double CROSSING_ROW = 1.6; // cycles of a row that lies in two lines of memory
+static const double ABSENT_ROW = 2.54842;     // cycles of a row beyond the last one, which TMA fills with zeros
+static const double SHORT_ROW = 4;            // of a row whose last box K ends inside, times the share of SMs at work
+static const double LATENCY_MEMORY = 2595.26; // cycles from asking for a stage to its arrival, when memory is busy
+static const double LATENCY_L2 = 1800;        // and from L2 alone
+static const double EXCHANGE = 600;           // cycles of adding the partials of a split
+static const double EXCHANGE_BYTES = 13;      // a cycle of what a CTA that finishes gets for it
+static const double COLUMN_SCALE = 1.5;       // cycles of a K step for each column that has a scale of its own
+static const double PARTIAL = 200;            // cycles of each sum of 64 rows that a consumer scales and adds in f32
+static const double CLUSTER_CTA = 0.05;       // what each more CTA of a cluster adds to a step, unless rows are slow
+static const double PAIR_STEP = 0.97;         // times a step of a pair of 128x128 in batches, or with scales of blocks
+static const double LONG_PAIR = 0.985;        // times one of 128x256 in long products, which save power
+static const double TILE_START = 700; // cycles from a tile's last product to the next tile's first, beside its stores
+static const double BOX_TRIP = 3000;  // cycles of a box of C or X from memory
+static const double STORE = 0.1176;   // cycles of storing an element, of one consumer
+static const double ELEMENT_BYTES = 6.4;   // a cycle of an SM, stored one by one; of rows stored whole twice as many
+static const double BOXES_OF_32 = 1.27766; // times storing an element, in boxes of 32 columns
+static const double BOXES_OF_16 = 2.013;   // and of 16
+static const double GELU = 3.5; // times the epilogue with GELU: 4096x4096x512 in f16 takes 39.5 instead of 33.3 us
+static const double FLOPS_PER_US = 6e+06; // of an SM within the power limit
+static const double SLICE = 0.3;          // cycles of storing a sum of a slice of K, in every turn but one
+static const double SUM_US = 1.2;         // a second kernel, which adds slices of K; by 60 sliced rows below 15 us
+static const double SUM_BYTES_PER_US = 4.2e+06;    // of the sums of all slices, to L2 and back
+static const double MEMORY_BYTES_PER_US = 4.3e+06; // of HBM, between copying and reading
+static const double TURN_US = 0.1;                 // what a turn of tiles costs where memory binds and K is short
+static const double MEMORY_BYTES_OF_SM = 45000;    // of it, that one SM can ask for, measured from 33 to 56
 
 /*
  * Each cluster lies within a GPC of 16 SMs or a few more. NOTE: an H200 of 132 SMs has room for 66 of 2 CTAs, 30 of 4,
@@ -145,13 +135,13 @@ typedef struct step_cycles {
 
 /*
  * Rows of the last tile beyond a matrix, as far as both SMs of a pair have such a tile: there TMA fills them slower
- * than it loads.
+ * than it loads. Where tiles end with D they are rows of the tile before, which cost power.
  */
 static double absent_of(int64_t rows, int tile, bool within)
 {
-    if (within && rows >= tile)
-        return 0;
-    return (double)(round_up(rows, tile) - rows) * fmin(1, 2.0 / (double)ceil_div(rows, tile));
+    const double AGAIN = 0.5;
+    const double absent = (double)(round_up(rows, tile) - rows) * fmin(1, 2.0 / (double)ceil_div(rows, tile));
+    return absent * (within && rows >= tile ? AGAIN : 1);
 }
 
 /* Of a problem whose operands memory has for all SMs after `operands_us`: the busier it is, the later a stage comes. */
@@ -159,23 +149,23 @@ static step_cycles step_of(const tiled_problem *p, const gemm_sm90_config *c, co
                            int64_t sm_count, double operands_us)
 {
     double n = c->tile_n, loaded_m = c->stays ? 0 : c->tile_m, loaded_n = c->b_stays ? 0 : size->loaded_n;
-    double instruction = fmax(n / 2, (16 + n / 4) * fit.operands);
+    double instruction = fmax(n / 2, (16 + n / 4) * OPERANDS);
     double crossing = p->crossing_m * loaded_m / c->cluster_n + p->crossing_n * loaded_n / c->cluster_m;
     double absent = absent_of(p->rows, c->tile_m, size->within[0]) / c->cluster_n +
                     absent_of(p->cols, c->tile_n, size->within[1]) / c->cluster_m;
     double working = (double)p->ctas / (double)sm_count;
-    double rate = (c->consumers == 1 ? fit.sm_bytes_one : fit.sm_bytes) * pow(working, -fit.spread);
+    double rate = (c->consumers == 1 ? SM_BYTES_ONE : SM_BYTES) * pow(working, -SPREAD);
     double loads = (loaded_m + loaded_n) * ROW_BYTES / rate;
     double short_rows =
         p->ends_short ? (loaded_m / c->cluster_n + loaded_n / c->cluster_m) * working / (double)p->steps : 0;
     step_cycles s = {
-        .tensor_cores = fmax(c->groups ? 0 : fit.step_least / c->ctas,
-                             c->tile_m / 64.0 * 4 * instruction * (fit.tensor_cores - fit.idle * (1 - working)) *
-                                 (c->consumers == 3 ? fit.three_consumers : 1)),
-        .sm = loads + fit.crossing_row * crossing + fit.short_row * short_rows + fit.absent_row * absent,
+        .tensor_cores = fmax(c->groups ? 0 : STEP_LEAST / c->ctas, c->tile_m / 64.0 * 4 * instruction *
+                                                                       (TENSOR_CORES - IDLE * (1 - working)) *
+                                                                       (c->consumers == 3 ? THREE_CONSUMERS : 1)),
+        .sm = loads + CROSSING_ROW * crossing + SHORT_ROW * short_rows + ABSENT_ROW * absent,
     };
-    double loop_us = (double)(p->turns * p->steps) * fmax(s.tensor_cores, loads) / fit.cycles_per_us;
-    double latency = fit.latency_L2 + (fit.latency - fit.latency_L2) * fmin(1, operands_us / loop_us);
+    double loop_us = (double)(p->turns * p->steps) * fmax(s.tensor_cores, loads) / CYCLES_PER_US;
+    double latency = LATENCY_L2 + (LATENCY_MEMORY - LATENCY_L2) * fmin(1, operands_us / loop_us);
     s.latency = latency / (c->stages * (2 * p->ctas > sm_count ? c->ctas : 1));
     return s;
 }
@@ -196,10 +186,10 @@ static double sharing_of(const tiled_problem *p, const gemm_sm90_config *c)
         (c->batched == GEMM_SLICES_OF_K && c->tile_n == 128 && c->consumers == 2))
         return 1;
     if (together && c->tile_n == 256 && p->steps >= STEPS_DEEP && p->turns * p->steps >= STEPS_LONG)
-        return fit.long_pair;
+        return LONG_PAIR;
     if (together && (gemm_has_block_scales(c->epilogue.scale_a) || (c->batched == 1 && c->tile_n == 128)))
-        return fit.pair;
-    return 1 + fit.cluster * (ctas - 1);
+        return PAIR_STEP;
+    return 1 + CLUSTER_CTA * (ctas - 1);
 }
 
 /* Columns of a tile that have scales of their own. */
@@ -227,16 +217,16 @@ static int partials_of_step(const gemm_sm90_config *c, const gemm_sm90_shape *si
 static double epilogue_of_tile(const gemm_sm90_config *c, const gemm_sm90_shape *size)
 {
     const int columns = size->columns, box = size->d_cols * (int)ckl_dtype_bytes(c->epilogue.d);
-    const double narrow = box >= LINE_BYTES ? 1 : box == LINE_BYTES / 2 ? fit.boxes_of_32 : fit.boxes_of_16;
-    double activation = c->epilogue.activation == CKL_ACTIVATION_GELU ? fit.gelu : 1;
+    const double narrow = box >= LINE_BYTES ? 1 : box == LINE_BYTES / 2 ? BOXES_OF_32 : BOXES_OF_16;
+    double activation = c->epilogue.activation == CKL_ACTIVATION_GELU ? GELU : 1;
     double bytes = 4.0 * c->tile_m * columns * (c->split - 1);
-    double exchange = c->split == 1 ? 0 : fit.exchange + bytes / fit.exchange_bytes;
+    double exchange = c->split == 1 ? 0 : EXCHANGE + bytes / EXCHANGE_BYTES;
     const bool reads = gemm_reads_matrix(&c->epilogue);
     const double boxes = (double)size->consumer_rows * columns / (size->d_rows * size->d_cols);
-    const double waits = reads && c->epilogue.d == CKL_F32 ? fit.trip * boxes / c->buffers : 0;
+    const double waits = reads && c->epilogue.d == CKL_F32 ? BOX_TRIP * boxes / c->buffers : 0;
     const int64_t stored = round_up(columns, max_i64(size->subtile, 1)); // some twice
-    return (double)(c->tile_m * stored) * fit.epilogue * narrow * activation / (c->pingpong ? 1 : c->consumers) +
-           exchange + waits + fit.tile;
+    return (double)(c->tile_m * stored) * STORE * narrow * activation / (c->pingpong ? 1 : c->consumers) + exchange +
+           waits + TILE_START;
 }
 
 static int64_t groups_with_rows(const ckl_gemm_desc *d)
@@ -288,24 +278,23 @@ plan_cost gemm_sm90_cost(const void *desc, const ckl_device_info *device, const 
     const tiled_problem p = problem_of(&whole, c, device->sm_count);
     const gemm_sm90_shape size = gemm_sm90_shape_of(c);
     const double ALONE = 1.1; // of what an SM asks for beside no other launch: 47 GB/s in 82 CTAs of 5248x64x16384
-    double memory = fmin(fit.memory_bytes_per_us, (double)p.ctas * fit.memory_bytes_of_sm * (c->alone ? ALONE : 1));
+    double memory = fmin(MEMORY_BYTES_PER_US, (double)p.ctas * MEMORY_BYTES_OF_SM * (c->alone ? ALONE : 1));
     double operands = (double)(d->batch * (d->m * d->k + matrices_B * d->n * d->k)) * (double)ckl_dtype_bytes(d->a);
     const double stored = (double)(d->batch * d->m * d->n) * (double)ckl_dtype_bytes(d->d);
     const double results = stored * (c->epilogue.c ? 2 : 1);
     const step_cycles s = step_of(&p, c, &size, device->sm_count, operands / memory);
-    double step = overlapped(s.tensor_cores, s.sm, s.latency) * sharing_of(&p, c) + fit.step +
-                  fit.column_scale * column_scales_of(&size) * c->consumers + fit.partial * partials_of_step(c, &size);
+    double step = overlapped(s.tensor_cores, s.sm, s.latency) * sharing_of(&p, c) +
+                  COLUMN_SCALE * column_scales_of(&size) * c->consumers + PARTIAL * partials_of_step(c, &size);
     double tile = step * (double)p.steps, epilogue = epilogue_of_tile(c, &size), all = tile + epilogue;
-    const double element_bytes = size.row_cols > size.d_cols ? fit.row_bytes : fit.element_bytes;
-    const double by_elements = c->ragged == GEMM_ALL_RAGGED ? stored / element_bytes : 0; // cycles of all SMs
-    const double stores = by_elements / (double)(p.turns * device->sm_count);
+    const double by_elements = c->ragged == GEMM_ALL_RAGGED ? stored / ELEMENT_BYTES : 0; // cycles of all SMs
+    const double stores = by_elements / (double)(p.turns * device->sm_count) / (size.row_cols > size.d_cols ? 2 : 1);
     double turn = c->pingpong ? fmax(fmax(tile, all / 2), stores) : tile + fmax(epilogue / c->ctas, stores);
     double flops = 2.0 * (double)(p.tiles * c->tile_m * c->tile_n * p.steps) * STEP_HALVES;
-    double sums = c->batched == GEMM_SLICES_OF_K ? fit.slice * c->tile_m * c->tile_n * (double)(p.turns - 1) : 0;
-    double tiles_us = fit.launch_us + ((double)p.turns * turn + all - turn + sums) / fit.cycles_per_us;
-    double power_us = fit.launch_us + flops / (fit.flops_per_us * (double)device->sm_count);
-    double memory_us = fit.launch_us + (operands + results) / memory + epilogue / fit.cycles_per_us;
-    memory_us += turns_that_count(d, &p, c) * fit.turn_us;
+    double sums = c->batched == GEMM_SLICES_OF_K ? SLICE * c->tile_m * c->tile_n * (double)(p.turns - 1) : 0;
+    double tiles_us = LAUNCH_US + ((double)p.turns * turn + all - turn + sums) / CYCLES_PER_US;
+    double power_us = LAUNCH_US + flops / (FLOPS_PER_US * (double)device->sm_count);
+    double memory_us = LAUNCH_US + (operands + results) / memory + epilogue / CYCLES_PER_US;
+    memory_us += turns_that_count(d, &p, c) * TURN_US;
     const char *bound = s.tensor_cores > fmax(s.sm, s.latency) ? "tensor cores"
                         : s.sm > s.latency                     ? "loads"
                                                                : "latency";
@@ -322,5 +311,5 @@ plan_cost gemm_sm90_cost(const void *desc, const ckl_device_info *device, const 
 
 double gemm_sm90_sum_us(double bytes)
 {
-    return fit.sum_us + bytes / fit.sum_bytes_per_us;
+    return SUM_US + bytes / SUM_BYTES_PER_US;
 }
