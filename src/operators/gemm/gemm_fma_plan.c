@@ -28,14 +28,11 @@ static int vector_of(const ckl_gemm_desc *d)
     return vec;
 }
 
-/* The same of K-major operands: their rows are whole quads. */
+/* The same of K-major operands, whose rows are whole quads. */
 static int k_vector_of(const ckl_gemm_desc *d)
 {
-    int vec = GEMM_FMA_QUAD;
-    for (const char *x = "ab"; *x; x++)
-        if (gemm_is_k_major(d, *x) && (d->k % GEMM_FMA_QUAD || !gemm_rows_aligned(d, *x, TMA_ALIGNMENT)))
-            vec = 1;
-    return vec;
+    const bool quads = d->k % GEMM_FMA_QUAD == 0 && gemm_vector_of(d) == GEMM_FMA_QUAD;
+    return quads || d->layout == CKL_GEMM_TN ? GEMM_FMA_QUAD : 1;
 }
 
 /* Are rows of the epilogue's matrices whole quads? */
