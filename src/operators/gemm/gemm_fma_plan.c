@@ -11,12 +11,6 @@ static int64_t tiles_of(const ckl_gemm_desc *d, const gemm_fma_config *c)
     return gemm_tiles(d, c->tile_m, c->tile_n);
 }
 
-/* Elements of K of a step, a K tile of each group of threads. */
-static int step_of(const gemm_fma_config *c)
-{
-    return c->groups_k * c->depth;
-}
-
 /* The longest vector in which operands that are not K-major can be read, in elements. */
 static int vector_of(const ckl_gemm_desc *d)
 {
@@ -110,7 +104,7 @@ static plan_cost turns_cost(const ckl_gemm_desc *d, const ckl_device_info *devic
     const double BYTES = 4e6; // of A, B, C and D in a us
     const int64_t ctas = max_i64(t->whole + t->shared * t->slices, 1), of_sm = ceil_div(ctas, device->sm_count);
     const double cycles =
-        waves_cycles(c, t, device->sm_count, ceil_div(d->k, step_of(c)), ceil_div(t->slice_k, step_of(c))) +
+        waves_cycles(c, t, device->sm_count, ceil_div(d->k, gemm_fma_step(c)), ceil_div(t->slice_k, gemm_fma_step(c))) +
         fit.group[c->whole] * (c->groups_k - 1) * (double)ceil_div(of_sm, c->ctas) +
         (double)of_sm * (fit.cta + fit.stored * c->tile_m * c->tile_n / 128);
     const double us = cycles / device->clock_mhz, memory = gemm_least_bytes(d) / BYTES;
@@ -134,7 +128,7 @@ static tile_turns cut_turns(const ckl_gemm_desc *d, const ckl_device_info *devic
                             int64_t slices)
 {
     tile_turns t = { .whole = tiles_of(d, c) };
-    t.slice_k = max_i64(round_up(ceil_div(d->k, slices), step_of(c)), step_of(c));
+    t.slice_k = max_i64(round_up(ceil_div(d->k, slices), gemm_fma_step(c)), gemm_fma_step(c));
     t.slices = (int)max_i64(ceil_div(d->k, t.slice_k), 1);
     t.shared = t.slices > 1 ? shared_tiles(d, device, c) : 0;
     t.whole -= t.shared;
@@ -208,8 +202,8 @@ static bool candidate_fma(const void *desc, const ckl_device_info *device, int i
     const bool elements = c->vec_k == 1 || (c->groups_k > 1 && vector_of(d) == 1); // whose addresses fill registers
     const bool is_short = c->depth == 2 * DEPTH_LEAST && d->k <= SHORT_K;
     const bool is_full = c->groups_k == 1 && gemm_fma_threads(c) == FULL; // without a register for anything else
-    const bool is_plain =
-        d->layout == CKL_GEMM_NT && d->activation == CKL_ACTIVATION_IDENTITY && !d->groups && !d->pointers;
+    const bool is_plain = d->layout == CKL_GEMM_NT && !gemm_is_backward((choice)d->activation) && !d->gated &&
+                          !d->gather && !d->groups && !d->pointers;
     if (c->depth > DEPTH_LEAST && (elements || d->k <= c->depth / 2 || is_short || (is_full && !is_plain)))
         c->depth /= 2;
     if (vectors && c->whole && is_short && c->groups_k == 1 && c->block_m * c->block_n <= SMALL)
