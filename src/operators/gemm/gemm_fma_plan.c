@@ -55,7 +55,8 @@ static const struct {
     double stored;              // for 128 elements of D
     double group[2];            // to add the sums of another group of threads, of D singly or in vectors
     double merge, merged;       // of the second kernel; bytes of slices in a cycle
-} fit = { 1.24, 1.08, 1.19, { 5.9, 4.5 }, { 11.3, 4.9 }, 0.43, 274, 3.03, 646, 22, { 3030, 1070 }, 3340, 13 };
+    double missing;             // work's growth where warps are missing, of what hides all
+} fit = { 1.2, 1.07, 1.13, { 6.3, 4.5 }, { 10.7, 4.0 }, 0.43, 220, 2.83, 850, 22.4, { 2490, 1000 }, 3430, 13.7, 0.1 };
 
 /* Of an SM, for a step of each CTA: multiply-adds beside accesses to shared memory. */
 static double step_cycles(const gemm_fma_config *c)
@@ -80,9 +81,11 @@ static double beside(double a, double b)
 /* Of so many CTAs at once, on SMs that have `most` of them: full ones hide latency, others in part. */
 static double wave_cycles(const gemm_fma_config *c, int64_t most, int64_t steps)
 {
+    const double HIDE_ALL = 16; // warps of an SM
     const double alone =
         fit.alone + c->depth * (fit.fma * c->tile_m * c->tile_n / 128 + fit.latency * (c->block_m + c->block_n));
-    const double work = (double)most * step_cycles(c);
+    const double missing = fmax(0, 1 - (double)most * gemm_fma_threads(c) / WARP / HIDE_ALL);
+    const double work = (double)most * step_cycles(c) * (1 + fit.missing * missing);
     if (most == c->ctas)
         return (double)steps * fmax(alone, work);
     return most ? (double)steps * beside(alone, work) : 0;
@@ -387,11 +390,12 @@ static gemm_fma_config products_of(const gemm_fma_config *c)
 
 static plan_cost cost_turned(const void *desc, const ckl_device_info *device, const void *config)
 {
-    const double LAUNCH = 2, COPIED = 2e6; // us; bytes a us
+    const double LAUNCH = 2, COPIED = 2e6, UNSURE = 1.05; // us; bytes a us; where it should win by less, it lost
     const gemm_copies x = copies_of(desc);
     const gemm_fma_config products = products_of(config);
     plan_cost cost = cost_fma(&x.to, device, &products);
     cost.us += LAUNCH + (double)(gemm_copy_bytes(&x, 'a') + gemm_copy_bytes(&x, 'b')) / COPIED;
+    cost.us *= UNSURE;
     return cost;
 }
 
