@@ -340,6 +340,12 @@ int gemm_fma_threads(const gemm_fma_config *config);
 /* Elements of shared memory for a stage of so many rows of A or B. */
 int gemm_fma_stage(const gemm_fma_config *config, int rows);
 
+/* Elements of K of a step, a K tile of each group of threads. */
+static inline int gemm_fma_step(const gemm_fma_config *config)
+{
+    return config->groups_k * config->depth;
+}
+
 enum {
     GEMM_FMA_QUAD = 4,        // elements of a load from shared memory, and the padding of rows there
     GEMM_FMA_COPIES = 32,     // of an operand, by a thread, a stage: their addresses stay in registers

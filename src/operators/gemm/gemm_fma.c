@@ -39,49 +39,6 @@ typedef struct operand {
     val mine;                  // predicate: this thread has some of it
 } operand;
 
-/* Elements of K of a step, a K tile of each group. */
-static int step_of(const gemm_fma_config *cfg)
-{
-    return cfg->groups_k * cfg->depth;
-}
-
-int gemm_fma_threads_m(const gemm_fma_config *cfg)
-{
-    return cfg->tile_m / cfg->block_m;
-}
-
-int gemm_fma_group_threads(const gemm_fma_config *cfg)
-{
-    return gemm_fma_threads_m(cfg) * (cfg->tile_n / cfg->block_n);
-}
-
-int gemm_fma_threads(const gemm_fma_config *cfg)
-{
-    return cfg->groups_k * gemm_fma_group_threads(cfg);
-}
-
-int gemm_fma_stage(const gemm_fma_config *cfg, int rows)
-{
-    enum { GAPS = LANES / 2 };
-    return cfg->depth * (rows + QUAD) + GAPS;
-}
-
-/*
- * The lanes of a warp along M and N. Pairs along N stand in turn with pairs along M: then of four neighbours two load
- * the same factors of A, and two the same of B, and shared memory serves twice as many lanes at once.
- */
-val gemm_fma_lane_m(const gemm_fma_config *cfg)
-{
-    const int m = cfg->lanes_m / 2, n = LANES / cfg->lanes_m / 2;
-    return add(mul(thread_at(lane(), 3, 2, 2, n, m), imm(2)), thread_at(lane(), 1, 2, 2, n, m));
-}
-
-val gemm_fma_lane_n(const gemm_fma_config *cfg)
-{
-    const int m = cfg->lanes_m / 2, n = LANES / cfg->lanes_m / 2;
-    return add(mul(thread_at(lane(), 2, 2, 2, n, m), imm(2)), thread_at(lane(), 0, 2, 2, n, m));
-}
-
 /* This thread's group, and its place there. */
 static val group_of(const gemm_fma_config *cfg)
 {
@@ -91,21 +48,6 @@ static val group_of(const gemm_fma_config *cfg)
 static val thread_of_group(const gemm_fma_config *cfg)
 {
     return cfg->groups_k > 1 ? rem(thread(), imm(gemm_fma_group_threads(cfg))) : thread();
-}
-
-val gemm_fma_place_m(const gemm_fma_config *cfg)
-{
-    const int lanes = cfg->lanes_m, warps = gemm_fma_threads_m(cfg) / lanes;
-    return add(mul(rem(warp(), imm(warps)), imm(lanes)), gemm_fma_lane_m(cfg));
-}
-
-val gemm_fma_place_n(const gemm_fma_config *cfg)
-{
-    const int lanes = LANES / cfg->lanes_m, warps = gemm_fma_threads_m(cfg) / cfg->lanes_m;
-    val along_n = div(warp(), imm(warps));
-    if (cfg->groups_k > 1)
-        along_n = rem(along_n, imm(cfg->tile_n / cfg->block_n / lanes));
-    return add(mul(along_n, imm(lanes)), gemm_fma_lane_n(cfg));
 }
 
 /* Row r of a tile among those of its half, if gated; then among the matrix's, whose last one stands for later ones. */
@@ -152,7 +94,7 @@ static void divide_k_major(const gemm_fma_config *cfg, operand *x, const tile_ro
         x->from[i] = bytes_of(i && x->even ? mul(ld, imm64(at_once)) : add(start, convert(I64, k)));
     }
     x->to_step = BYTES * at_once;
-    x->advance = imm_as(U64, BYTES * step_of(cfg));
+    x->advance = imm_as(U64, BYTES * gemm_fma_step(cfg));
 }
 
 /* M- or N-major: neighbours copy neighbouring vectors of rows. */
@@ -174,7 +116,7 @@ static void divide_m_major(const gemm_fma_config *cfg, operand *x, const tile_ro
                                            : add(mul(convert(I64, add(k, imm(i * x->k_step))), ld), start));
     x->to_step = BYTES * x->k_step * (rows + QUAD);
     x->valid = convert(U32, mul(max(left, imm64(0)), imm64(BYTES)));
-    x->advance = bytes_of(mul(ld, imm64(step_of(cfg))));
+    x->advance = bytes_of(mul(ld, imm64(gemm_fma_step(cfg))));
 }
 
 /*
@@ -263,12 +205,6 @@ static val stage_after(const gemm_fma_config *cfg, val stage)
     return select(eq(stage, imm(cfg->stages - 1)), imm(0), add(stage, imm(1)));
 }
 
-bool gemm_fma_is_tight(const gemm_fma_config *cfg)
-{
-    enum { REGISTERS = 65536, ROOM = 96 };
-    return REGISTERS / (cfg->ctas * gemm_fma_threads(cfg)) - cfg->block_m * cfg->block_n < ROOM;
-}
-
 /*
  * The elements of K of a step at which a tile of operand i goes from registers to shared memory, its next one is loaded
  * there, or its copies begin. Where registers are few, each operand has them for half of a step.
@@ -302,7 +238,7 @@ static void begin_tiles(const gemm_fma_config *cfg, const operand x[2], val left
     operand first[2] = { x[0], x[1] };
     for (int s = 0; s < cfg->stages - 1; s++) {
         for (int i = 0; i < 2; i++)
-            start_copies(&x[i], sub(left, imm_as(I32, s * step_of(cfg))), imm(s));
+            start_copies(&x[i], sub(left, imm_as(I32, s * gemm_fma_step(cfg))), imm(s));
         cp_async_commit();
     }
     for (int i = 0; i < 2; i++) {
@@ -312,7 +248,7 @@ static void begin_tiles(const gemm_fma_config *cfg, const operand x[2], val left
     }
     for (int i = 0; i < 2; i++)
         if (tiles_ahead(cfg, i) == 2)
-            load_registers(&x[i], sub(left, imm_as(I32, step_of(cfg))));
+            load_registers(&x[i], sub(left, imm_as(I32, gemm_fma_step(cfg))));
     for (int i = 0; i < 2; i++)
         store_registers(&first[i], imm(0));
     cp_async_wait(cfg->stages - 2);
@@ -328,9 +264,9 @@ static void continue_tiles(const gemm_fma_config *cfg, const operand x[2], int e
             store_registers(&x[i], stage_after(cfg, ready));
     for (int i = 0; i < 2; i++) {
         if (e == at[i].load)
-            load_registers(&x[i], sub(left, imm_as(I32, tiles_ahead(cfg, i) * step_of(cfg))));
+            load_registers(&x[i], sub(left, imm_as(I32, tiles_ahead(cfg, i) * gemm_fma_step(cfg))));
         if (e == at[i].copy)
-            start_copies(&x[i], sub(left, imm_as(I32, (cfg->stages - 1) * step_of(cfg))), free);
+            start_copies(&x[i], sub(left, imm_as(I32, (cfg->stages - 1) * gemm_fma_step(cfg))), free);
     }
     if (e == at[1].copy)
         cp_async_commit();
@@ -401,14 +337,14 @@ static void mainloop(const gemm_fma_config *cfg, const operand x[2], val k, tens
     const fragments f[2] = { describe_fragments(cfg), describe_fragments(cfg) };
     begin_tiles(cfg, x, left);
     load_fragments(&f[0], x, 0, ready);
-    LOOP(kt, convert(U32, div_up(k, step_of(cfg)))) {
+    LOOP(kt, convert(U32, div_up(k, gemm_fma_step(cfg)))) {
         for (int e = 0; e < cfg->depth; e++) {
             if (e == cfg->depth - 1) {
                 cp_async_wait(cfg->stages - 2);
                 cta_sync();
                 assign(free, ready);
                 assign(ready, stage_after(cfg, ready));
-                assign(left, sub(left, imm_as(I32, step_of(cfg))));
+                assign(left, sub(left, imm_as(I32, gemm_fma_step(cfg))));
             }
             load_fragments(&f[(e + 1) % 2], x, (e + 1) % cfg->depth, ready);
             continue_tiles(cfg, x, e, left, ready, free);
@@ -432,11 +368,6 @@ static void add_groups(const gemm_fma_config *cfg, tensor acc)
         for (int g = 0; g < cfg->groups_k - 1; g++)
             for (int i = 0; i < block; i++)
                 set(acc, i, add(at(acc, i), at(sSums, thread, i, g)));
-}
-
-int gemm_fma_columns(const gemm_fma_config *cfg)
-{
-    return cfg->epilogue.gated ? cfg->tile_n / 2 : cfg->tile_n;
 }
 
 /* A slice of the K of a tile; unset: it is not shared. */

@@ -11,12 +11,6 @@ static int64_t tiles_of(const ckl_gemm_desc *d, const gemm_fma_config *c)
     return gemm_tiles(d, c->tile_m, c->tile_n);
 }
 
-/* Elements of K of a step, a K tile of each group of threads. */
-static int step_of(const gemm_fma_config *c)
-{
-    return c->groups_k * c->depth;
-}
-
 /* The longest vector in which operands that are not K-major can be read, in elements. */
 static int vector_of(const ckl_gemm_desc *d)
 {
@@ -28,14 +22,11 @@ static int vector_of(const ckl_gemm_desc *d)
     return vec;
 }
 
-/* The same of K-major operands: their rows are whole quads. */
+/* The same of K-major operands, whose rows are whole quads. */
 static int k_vector_of(const ckl_gemm_desc *d)
 {
-    int vec = GEMM_FMA_QUAD;
-    for (const char *x = "ab"; *x; x++)
-        if (gemm_is_k_major(d, *x) && (d->k % GEMM_FMA_QUAD || !gemm_rows_aligned(d, *x, TMA_ALIGNMENT)))
-            vec = 1;
-    return vec;
+    const bool quads = d->k % GEMM_FMA_QUAD == 0 && gemm_vector_of(d) == GEMM_FMA_QUAD;
+    return quads || d->layout == CKL_GEMM_TN ? GEMM_FMA_QUAD : 1;
 }
 
 /* Are rows of the epilogue's matrices whole quads? */
@@ -64,7 +55,8 @@ static const struct {
     double stored;              // for 128 elements of D
     double group[2];            // to add the sums of another group of threads, of D singly or in vectors
     double merge, merged;       // of the second kernel; bytes of slices in a cycle
-} fit = { 1.24, 1.08, 1.19, { 5.9, 4.5 }, { 11.3, 4.9 }, 0.43, 274, 3.03, 646, 22, { 3030, 1070 }, 3340, 13 };
+    double missing;             // work's growth where warps are missing, of what hides all
+} fit = { 1.2, 1.07, 1.13, { 6.3, 4.5 }, { 10.7, 4.0 }, 0.43, 220, 2.83, 850, 22.4, { 2490, 1000 }, 3430, 13.7, 0.1 };
 
 /* Of an SM, for a step of each CTA: multiply-adds beside accesses to shared memory. */
 static double step_cycles(const gemm_fma_config *c)
@@ -89,9 +81,11 @@ static double beside(double a, double b)
 /* Of so many CTAs at once, on SMs that have `most` of them: full ones hide latency, others in part. */
 static double wave_cycles(const gemm_fma_config *c, int64_t most, int64_t steps)
 {
+    const double HIDE_ALL = 16; // warps of an SM
     const double alone =
         fit.alone + c->depth * (fit.fma * c->tile_m * c->tile_n / 128 + fit.latency * (c->block_m + c->block_n));
-    const double work = (double)most * step_cycles(c);
+    const double missing = fmax(0, 1 - (double)most * gemm_fma_threads(c) / WARP / HIDE_ALL);
+    const double work = (double)most * step_cycles(c) * (1 + fit.missing * missing);
     if (most == c->ctas)
         return (double)steps * fmax(alone, work);
     return most ? (double)steps * beside(alone, work) : 0;
@@ -113,7 +107,7 @@ static plan_cost turns_cost(const ckl_gemm_desc *d, const ckl_device_info *devic
     const double BYTES = 4e6; // of A, B, C and D in a us
     const int64_t ctas = max_i64(t->whole + t->shared * t->slices, 1), of_sm = ceil_div(ctas, device->sm_count);
     const double cycles =
-        waves_cycles(c, t, device->sm_count, ceil_div(d->k, step_of(c)), ceil_div(t->slice_k, step_of(c))) +
+        waves_cycles(c, t, device->sm_count, ceil_div(d->k, gemm_fma_step(c)), ceil_div(t->slice_k, gemm_fma_step(c))) +
         fit.group[c->whole] * (c->groups_k - 1) * (double)ceil_div(of_sm, c->ctas) +
         (double)of_sm * (fit.cta + fit.stored * c->tile_m * c->tile_n / 128);
     const double us = cycles / device->clock_mhz, memory = gemm_least_bytes(d) / BYTES;
@@ -137,7 +131,7 @@ static tile_turns cut_turns(const ckl_gemm_desc *d, const ckl_device_info *devic
                             int64_t slices)
 {
     tile_turns t = { .whole = tiles_of(d, c) };
-    t.slice_k = max_i64(round_up(ceil_div(d->k, slices), step_of(c)), step_of(c));
+    t.slice_k = max_i64(round_up(ceil_div(d->k, slices), gemm_fma_step(c)), gemm_fma_step(c));
     t.slices = (int)max_i64(ceil_div(d->k, t.slice_k), 1);
     t.shared = t.slices > 1 ? shared_tiles(d, device, c) : 0;
     t.whole -= t.shared;
@@ -211,8 +205,8 @@ static bool candidate_fma(const void *desc, const ckl_device_info *device, int i
     const bool elements = c->vec_k == 1 || (c->groups_k > 1 && vector_of(d) == 1); // whose addresses fill registers
     const bool is_short = c->depth == 2 * DEPTH_LEAST && d->k <= SHORT_K;
     const bool is_full = c->groups_k == 1 && gemm_fma_threads(c) == FULL; // without a register for anything else
-    const bool is_plain =
-        d->layout == CKL_GEMM_NT && d->activation == CKL_ACTIVATION_IDENTITY && !d->groups && !d->pointers;
+    const bool is_plain = d->layout == CKL_GEMM_NT && !gemm_is_backward((choice)d->activation) && !d->gated &&
+                          !d->gather && !d->groups && !d->pointers;
     if (c->depth > DEPTH_LEAST && (elements || d->k <= c->depth / 2 || is_short || (is_full && !is_plain)))
         c->depth /= 2;
     if (vectors && c->whole && is_short && c->groups_k == 1 && c->block_m * c->block_n <= SMALL)
@@ -396,11 +390,12 @@ static gemm_fma_config products_of(const gemm_fma_config *c)
 
 static plan_cost cost_turned(const void *desc, const ckl_device_info *device, const void *config)
 {
-    const double LAUNCH = 2, COPIED = 2e6; // us; bytes a us
+    const double LAUNCH = 2, COPIED = 2e6, UNSURE = 1.05; // us; bytes a us; where it should win by less, it lost
     const gemm_copies x = copies_of(desc);
     const gemm_fma_config products = products_of(config);
     plan_cost cost = cost_fma(&x.to, device, &products);
     cost.us += LAUNCH + (double)(gemm_copy_bytes(&x, 'a') + gemm_copy_bytes(&x, 'b')) / COPIED;
+    cost.us *= UNSURE;
     return cost;
 }
 

@@ -288,7 +288,8 @@ static repitch describe_copy(ckl_dtype type, const gemm_repitch_values *p, val o
 
 void gemm_repitch(const gemm_epilogue *e)
 {
-    launch_bounds(GEMM_REPITCH_THREADS, 0);
+    enum { CTAS = 4 }; // of an SM: with more registers there are two, whose loads keep memory busy half of the time
+    launch_bounds(GEMM_REPITCH_THREADS, CTAS);
     gemm_repitch_values p = params_of(gemm_repitch);
     grid_wait();
     launch_dependents();

@@ -500,6 +500,8 @@ static const char *const cases[] = {
     "cluster_m=2 cluster_n=1 stages=4 split=1 swap=0'",
     "m=33 n=31 k=200 groups=3 groups_of=k                      # K-major, rows that start anywhere",
     "m=33 n=31 k=100 groups=3 groups_of=k a=f32 layout=tn",
+    "m=33 n=32 k=100 sizes=33,1,66 groups_of=k a=f32 fill=hard # groups begin inside quads of K",
+    "m=33 n=32 k=100 sizes=33,1,66 groups_of=k a=f32 layout=nn",
     "m=33 n=31 k=100 groups=3 groups_of=k a=e4m3 d=f32 impl=naive",
     "m=64 n=64 k=0 groups=3 groups_of=k layout=tn beta=1",
     "m=130 n=144 k=272 a=e4m3 d=e4m3 scale_d=1 amax=1 bias=1 activation=gelu # 8 bits out",

@@ -1,0 +1,66 @@
+/* gemm_fma_places.c - what the threads of an f32 product without tensor cores have of a tile: their counts and places. */
+#include "cute/kernel.h"
+#include "operators/gemm/gemm_fma.h"
+
+int gemm_fma_threads_m(const gemm_fma_config *cfg)
+{
+    return cfg->tile_m / cfg->block_m;
+}
+
+int gemm_fma_group_threads(const gemm_fma_config *cfg)
+{
+    return gemm_fma_threads_m(cfg) * (cfg->tile_n / cfg->block_n);
+}
+
+int gemm_fma_threads(const gemm_fma_config *cfg)
+{
+    return cfg->groups_k * gemm_fma_group_threads(cfg);
+}
+
+int gemm_fma_stage(const gemm_fma_config *cfg, int rows)
+{
+    enum { GAPS = LANES / 2 };
+    return cfg->depth * (rows + QUAD) + GAPS;
+}
+
+/*
+ * The lanes of a warp along M and N. Pairs along N stand in turn with pairs along M: then of four neighbours two load
+ * the same factors of A, and two the same of B, and shared memory serves twice as many lanes at once.
+ */
+val gemm_fma_lane_m(const gemm_fma_config *cfg)
+{
+    const int m = cfg->lanes_m / 2, n = LANES / cfg->lanes_m / 2;
+    return add(mul(thread_at(lane(), 3, 2, 2, n, m), imm(2)), thread_at(lane(), 1, 2, 2, n, m));
+}
+
+val gemm_fma_lane_n(const gemm_fma_config *cfg)
+{
+    const int m = cfg->lanes_m / 2, n = LANES / cfg->lanes_m / 2;
+    return add(mul(thread_at(lane(), 2, 2, 2, n, m), imm(2)), thread_at(lane(), 0, 2, 2, n, m));
+}
+
+val gemm_fma_place_m(const gemm_fma_config *cfg)
+{
+    const int lanes = cfg->lanes_m, warps = gemm_fma_threads_m(cfg) / lanes;
+    return add(mul(rem(warp(), imm(warps)), imm(lanes)), gemm_fma_lane_m(cfg));
+}
+
+val gemm_fma_place_n(const gemm_fma_config *cfg)
+{
+    const int lanes = LANES / cfg->lanes_m, warps = gemm_fma_threads_m(cfg) / cfg->lanes_m;
+    val along_n = div(warp(), imm(warps));
+    if (cfg->groups_k > 1)
+        along_n = rem(along_n, imm(cfg->tile_n / cfg->block_n / lanes));
+    return add(mul(along_n, imm(lanes)), gemm_fma_lane_n(cfg));
+}
+
+int gemm_fma_columns(const gemm_fma_config *cfg)
+{
+    return cfg->epilogue.gated ? cfg->tile_n / 2 : cfg->tile_n;
+}
+
+bool gemm_fma_is_tight(const gemm_fma_config *cfg)
+{
+    enum { REGISTERS = 65536, ROOM = 96 };
+    return REGISTERS / (cfg->ctas * gemm_fma_threads(cfg)) - cfg->block_m * cfg->block_n < ROOM;
+}
