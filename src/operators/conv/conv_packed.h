@@ -12,9 +12,8 @@ typedef struct conv_packed_config {
     CONV_PACKED_CONFIG(FIELD_MEMBER, )
 } conv_packed_config;
 
-#define CONV_PACKED_WEIGHT_CONFIG(X, owner)                                       \
-    X(owner, bool, nchw, "0", "0 1", "channels lie apart")                        \
-    X(owner, bool, fold, "0", "0 1", "the columns of a filter count as channels") \
+#define CONV_PACKED_WEIGHT_CONFIG(X, owner) \
+    CONV_PACKED_CONFIG(X, owner)            \
     X(owner, choice, patches, "none", "none x dy", "the operand that is written out for all taps")
 
 typedef struct conv_packed_weight_config {

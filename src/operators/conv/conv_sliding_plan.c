@@ -230,6 +230,16 @@ static double rows_needed(const sliding_config *c, int64_t rows_x, int64_t rows_
 }
 
 /*
+ * Do neighbours share copies of many columns? Those of four, and of two channels, gain nothing where SMs are full: 144
+ * of 56x56 take 20.2 us by them and 18.5 without, 240 of 28x28 under 5x5 20.3 and 16.6.
+ */
+static bool shares_rows(const sliding_config *c)
+{
+    enum { FEW = 4 };
+    return c->shared && c->cols > FEW && sliding_unit_bytes(c) > COPY_MIN;
+}
+
+/*
  * How much longer than by the model: short strips on SMs that are full (480 of 14x14 take 8.6 us in 5 rows, 7.2 in 7),
  * strides (672 of 14x14 under 5x5 10.3, 96 of 112x112 36.6), what four channels and rows in registers take at their
  * start, columns that two threads have, and copies that neighbours do not share where SMs have room for more: 480 of
@@ -237,11 +247,13 @@ static double rows_needed(const sliding_config *c, int64_t rows_x, int64_t rows_
  */
 static double unsure(const sliding_config *c, double rows, bool is_short, bool is_full)
 {
-    const double LEAST = 7, SHORT = 1.2, STEPS = 1.15, FOUR = 0.8, LOADS = 0.3, UNEVEN = 1.06, APART = 1.05;
-    const bool slow = c->vec > 2 && (!c->shared || rows <= LEAST);
+    const double LEAST = 7, SHORT = 1.2, STEPS = 1.15, SHARED_STEPS = 1.057, FOUR = 0.8, LOADS = 0.3, UNEVEN = 1.06,
+                 APART = 1.05;
+    const bool slow = c->vec > 2 && (!shares_rows(c) || rows <= LEAST);
     const double start = slow ? FOUR : c->async ? 0 : LOADS; // in rows
-    return (is_short && rows < LEAST ? SHORT : 1) * (c->step_h > 1 && !c->shared ? STEPS : 1) * (1 + start / rows) *
-           (c->even ? 1 : UNEVEN) * (!is_full && !c->shared && may_share(c) ? APART : 1);
+    const double steps = c->step_h == 1 ? 1 : !c->shared ? STEPS : slow ? 1 : SHARED_STEPS;
+    return (is_short && rows < LEAST ? SHORT : 1) * steps * (1 + start / rows) * (c->even ? 1 : UNEVEN) *
+           (!is_full && !c->shared && may_share(c) ? APART : 1);
 }
 
 /* Instructions of a thread. */
@@ -273,19 +285,22 @@ static double bytes_of(const ckl_conv_desc *d, const sliding_config *c, double r
 
 /*
  * Bytes a us, of CTAs whose SM has `of_sm`: rows in registers are under way where CTAs are; of copies the SM that has
- * most is waited for, and the last turn, which takes LONE of a whole one where few are left: 96 channels of 8 of 512x512
- * take 291 us in 1.45 turns, 257 in 2.9. Copies that neighbours share gain most: 216, 144 of 56x56 18.6 for 22.4.
+ * most is waited for, or a last turn of few CTAs: 96 channels of 8 of 512x512 take 291 us in 1.45 turns, 257 in 2.9.
+ * Rows that neighbours share gain most: 216, 144 of 56x56 18.6 for 22.4. Pixels that end inside sectors cost more.
  */
 static double bytes_per_us(const sliding_config *c, double of_sm)
 {
-    enum { FEW = 4 }; // columns, of which copies that neighbours share gain nothing: 144 of 56x56 20.2 and 18.5
-    const double SHARED = 3.9e6, COPIES = 3.5e6, WORDS = 3.0e6, REGISTERS = 3.2e6, LONE = 0.65;
+    enum { SECTOR = 32 };
+    const double SHARED = 3.9e6, COPIES = 3.62e6, WORDS = 3.0e6, REGISTERS = 3.2e6, CUT = 0.91, LAST = 0.4, MORE = 0.8;
     if (!c->async)
         return REGISTERS * fmax(0.6, fmin(1, of_sm / fmin(4, c->ctas)));
-    const double rate = sliding_unit_bytes(c) == COPY_MIN ? WORDS : c->shared && c->cols > FEW ? SHARED : COPIES;
+    const double shared = SHARED * (c->channels * sliding_element(c) % SECTOR ? CUT : 1),
+                 rate = sliding_unit_bytes(c) == COPY_MIN ? WORDS
+                        : shares_rows(c)                  ? shared
+                                                          : COPIES;
     const double turns = of_sm / c->ctas, rest = turns - floor(turns), most = fmin(c->ctas, ceil(of_sm));
     if (turns > 1)
-        return rate * turns / (floor(turns) + (rest > 0 ? fmax(rest, LONE) : 0));
+        return rate * turns / (floor(turns) + (rest > 0 ? fmin(1, LAST + MORE * rest) : 0));
     return rate * fmax(1, of_sm) / ceil(of_sm) * (0.8 + 0.2 * most / c->ctas);
 }
 
@@ -293,12 +308,12 @@ static double bytes_per_us(const sliding_config *c, double of_sm)
  * Instructions, of which a warp begins WARP a cycle and an SM no more than RATE (5x5: 99 channels of 56x56 in 26.4 us,
  * 7 of 897x897 in 47.2; planes of 56x56 under 7x7 in 42.7; 5 of 8 images of 112x112 in 4.03), or copies (144 of 56x56
  * in 21.3 us, 96 of 112x112 by stride 2 in 44.8, 960 of 7x7 in 4.93). Rows in registers are waited for. Threads that
- * share copies wait for each other, which costs where SMs are full: 240 of 28x28 under 5x5 take 20.3 us so, else 16.6.
+ * share copies wait for each other, which costs where SMs are full.
  */
 static plan_cost cost_sliding(const void *desc, const ckl_device_info *device, const void *config)
 {
-    const double WARP = 0.55, RATE = 2.9, COPIES_WARP = 0.45, COPIES_RATE = 2.64, TOGETHER = 0.82, FULL = 0.75,
-                 COPY = 6, BYTES = 1.5, RING = 0.8, WAIT = 150, TURN = 380;
+    const double WARP = 0.55, RATE = 2.9, COPIES_WARP = 0.45, COPIES_RATE = 2.64, TOGETHER = 0.82, ROWS_TOGETHER = 0.92,
+                 FULL = 0.75, COPY = 6, BYTES = 1.5, RING = 0.8, WAIT = 150, TURN = 380;
     const ckl_conv_desc plane = conv_depthwise_plane(desc), *d = &plane;
     const sliding_config *c = config;
     const int64_t rows_y = conv_tensor_of(d, conv_written(d)).shape[2];
@@ -307,7 +322,9 @@ static plan_cost cost_sliding(const void *desc, const ckl_device_info *device, c
     const double tiles = (double)threads_of(d, c) / SLIDING_THREADS, warps = SLIDING_THREADS / 32,
                  of_sm = tiles / device->sm_count, at_once = fmin(c->ctas, ceil(of_sm));
     const bool is_full = of_sm > FULL * c->ctas;
-    const double warp = c->async ? COPIES_WARP : WARP, together = c->shared && is_full ? TOGETHER : 1;
+    const double warp = c->async ? COPIES_WARP : WARP, together = !c->shared || !is_full ? 1
+                                                                  : shares_rows(c)       ? ROWS_TOGETHER
+                                                                                         : TOGETHER;
     const double rate = fmin((c->async ? COPIES_RATE : RATE) * together, warp * warps * at_once);
     const double instructions = instructions_of(c, rows, rows_x);
     const double waits = c->async ? WAIT : c->ahead > 1 ? (rows_x / c->ahead + 1) * TURN : (rows_x + 1) * WAIT;
