@@ -28,20 +28,12 @@ static int word_elements(int bytes)
     return bytes < WORD_BYTES ? WORD_BYTES / bytes : 1;
 }
 
-/* The mode with this stride in x or y; -1: none. */
-static int mode_at(const permutation *p, bool in_x, int64_t stride)
-{
-    for (int i = p->rank - 1; i >= 0; i--)
-        if ((in_x ? p->modes[i].x : p->modes[i].y) == stride)
-            return i;
-    return -1;
-}
-
 /* Makes a run of up to `want` elements: whole modes as long as they fit, then an equal share of one, whole sectors. */
 static void grow(const permutation *p, bool in_x, int64_t want, int64_t *size)
 {
     int64_t stride = 1;
-    for (int i; want > 1 && (i = mode_at(p, in_x, stride)) >= 0; stride *= p->modes[i].size, want /= p->modes[i].size) {
+    for (int i; want > 1 && (i = permutation_mode_at(p, in_x, stride)) >= 0;
+         stride *= p->modes[i].size, want /= p->modes[i].size) {
         const int64_t all = p->modes[i].size, even = ceil_div(all, ceil_div(all, min_i64(all, want)));
         const int64_t cut = stride == 1 ? round_up(even, SECTOR_BYTES / p->bytes) : even;
         size[i] = max_i64(size[i], min_i64(all, cut));
@@ -60,7 +52,7 @@ static int modes_of_run(const permutation *p, bool in_x, const int64_t *size, in
     int bits = 0;
     *elements = 1;
     *count = 0;
-    for (int64_t i, stride = 1; (i = mode_at(p, in_x, stride)) >= 0 && size[i] > 1; stride *= size[i]) {
+    for (int64_t i, stride = 1; (i = permutation_mode_at(p, in_x, stride)) >= 0 && size[i] > 1; stride *= size[i]) {
         if (*count && *elements * size[i] > most)
             break;
         modes[(*count)++] = (int)i;
@@ -115,7 +107,7 @@ static bool find_box(const permutation *p, const permute_boxes_config *c, box *b
     int64_t size[PERMUTE_MODES_MAX] = { 1, 1, 1, 1, 1 };
     int modes[2 * PERMUTE_MODES_MAX], of_x[PERMUTE_MODES_MAX], in_x = 0;
     *b = (box){ .rank = p->rank, .runs_x = 1, .runs_y = 1, .count = 1 };
-    if (p->empty || p->rank == 0 || p->rank > PERMUTE_MODES_MAX || mode_at(p, false, 1) < 0)
+    if (p->empty || p->rank == 0 || p->rank > PERMUTE_MODES_MAX || permutation_mode_at(p, false, 1) < 0)
         return false;
     grow(p, false, c->run_y / p->bytes, size);
     grow(p, true, c->run_x / p->bytes, size);
