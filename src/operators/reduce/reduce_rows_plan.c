@@ -100,17 +100,13 @@ static void choose_segments(const reduce_view *v, reduce_rows_config *c)
     c->steps = (int)ceil_div(segment, lanes);
 }
 
-static bool is_large(const reduce_view *v)
-{
-    return v->rows * v->count * dtype_bytes(v->kind.dtype) > REDUCE_OVERLAP_BYTES;
-}
-
 /* Do so few CTAs take a large x that early CTAs of the next launch would crowd some SMs? */
 static bool crowds(const reduce_view *v, const ckl_device_info *device, const reduce_rows_config *c)
 {
     enum { WAVES = 4, THREADS_OF_SM = 2048 }; // later waves are balanced by the hardware
     const int64_t fit = (int64_t)device->sm_count * (THREADS_OF_SM / c->threads);
-    return v->rows * c->split < WAVES * fit && is_large(v);
+    const int64_t bytes = v->rows * v->count * dtype_bytes(v->kind.dtype);
+    return v->rows * c->split < WAVES * fit && bytes > REDUCE_OVERLAP_BYTES;
 }
 
 /* How much longer all CTAs take, of which so many fit at once, than if every SM had the same number. */
