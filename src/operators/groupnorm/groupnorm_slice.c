@@ -283,12 +283,19 @@ packed groupnorm_load_shared(const groupnorm_slice *s, val address, int vec)
     return load_packed(smem_view(address, s->cfg->dtype, compact(leaf(vec))), vec * (int)element_bytes(s));
 }
 
-/* A pass that stages. */
+/* A pass that stages, or asks L2 for what will be. */
 typedef struct staged_pass {
     const groupnorm_slice *s;
     groupnorm_view w;
     const groupnorm_staging *all;
+    groupnorm_vector_pass *use;
 } staged_pass;
+
+static void pass_column(void *user, const groupnorm_column *c)
+{
+    staged_pass *p = user;
+    groupnorm_over_vectors(p->s, &p->w, c, NULL, p->use, p);
+}
 
 static void stage_vector(void *user, groupnorm_vector *v)
 {
@@ -311,23 +318,11 @@ static void stage_vector(void *user, groupnorm_vector *v)
     }
 }
 
-static void stage_column(void *user, const groupnorm_column *c)
-{
-    staged_pass *p = user;
-    groupnorm_over_vectors(p->s, &p->w, c, NULL, stage_vector, p);
-}
-
 static void prefetch_vector(void *user, groupnorm_vector *v)
 {
     const staged_pass *p = user;
     for (int i = 0; i < p->all->count; i++)
         prefetch_L2(groupnorm_global(p->s, p->all->from[i], v->global, v->vec).address);
-}
-
-static void prefetch_column(void *user, const groupnorm_column *c)
-{
-    staged_pass *p = user;
-    groupnorm_over_vectors(p->s, &p->w, c, NULL, prefetch_vector, p);
 }
 
 /* Of gamma or beta: a line for each thread. */
@@ -340,11 +335,11 @@ static void prefetch_weights(const groupnorm_slice *s, val pointer)
 
 void groupnorm_prefetch(const groupnorm_slice *s, const groupnorm_view *w, const groupnorm_staging *staging)
 {
-    staged_pass p = { s, *w, staging };
+    staged_pass p = { s, *w, staging, prefetch_vector };
     const int vectors = (int)max_i64(1, LINE_BYTES / (w->grid.vec * element_bytes(s))); // of a line
     const val number = groupnorm_is_nchw(s) ? w->column_thread : w->column;
     IF(eq(rem(number, imm(vectors)), imm(0)))
-        groupnorm_over_columns(s, &p.w, prefetch_column, &p);
+        groupnorm_over_columns(s, &p.w, pass_column, &p);
     if (!s->cfg->affine)
         return;
     prefetch_weights(s, s->a.gamma);
@@ -375,9 +370,9 @@ static void load_kept(const groupnorm_slice *s, groupnorm_view *w, const groupno
 
 void groupnorm_stage(const groupnorm_slice *s, groupnorm_view *w, const groupnorm_staging *staging)
 {
-    staged_pass p = { s, *w, staging };
+    staged_pass p = { s, *w, staging, stage_vector };
     p.w.between = s->halves ? commit_half : NULL;
-    groupnorm_over_columns(s, &p.w, stage_column, &p);
+    groupnorm_over_columns(s, &p.w, pass_column, &p);
     if (s->cfg->kept > 0)
         load_kept(s, w, staging);
 }

@@ -84,18 +84,17 @@ ckl_status permutation_simplify(permutation *p, int rank, const permute_mode *mo
     return CKL_OK;
 }
 
-/* The mode that is contiguous in x, or in y; -1: there is none. */
-static int contiguous_mode(const permutation *p, bool in_x)
+int permutation_mode_at(const permutation *p, bool in_x, int64_t stride)
 {
     for (int i = 0; i < p->rank; i++)
-        if ((in_x ? p->modes[i].x : p->modes[i].y) == 1 && p->modes[i].size > 1)
+        if ((in_x ? p->modes[i].x : p->modes[i].y) == stride && p->modes[i].size > 1)
             return i;
     return -1;
 }
 
 void permutation_find_matrix(permutation *p)
 {
-    int in_x = contiguous_mode(p, true), in_y = contiguous_mode(p, false);
+    int in_x = permutation_mode_at(p, true, 1), in_y = permutation_mode_at(p, false, 1);
     p->has_matrix = !p->empty && in_x >= 0 && in_y >= 0 && in_x != in_y;
     if (!p->has_matrix)
         return;
@@ -133,7 +132,7 @@ bool permutation_widen(permutation *p, int factor)
 
 bool permutation_in_squares(permutation *p, int side, permute_mode *words)
 {
-    const int in_x = contiguous_mode(p, true), in_y = contiguous_mode(p, false);
+    const int in_x = permutation_mode_at(p, true, 1), in_y = permutation_mode_at(p, false, 1);
     if (in_x < 0 || in_y < 0 || in_x == in_y)
         return false;
     permute_mode *x = &p->modes[in_x], *y = &p->modes[in_y];
@@ -152,7 +151,7 @@ bool permutation_in_squares(permutation *p, int side, permute_mode *words)
 
 bool permutation_block(permutation *p, int block, int64_t *width, int64_t *height)
 {
-    const int in_x = contiguous_mode(p, true), in_y = contiguous_mode(p, false);
+    const int in_x = permutation_mode_at(p, true, 1), in_y = permutation_mode_at(p, false, 1);
     if (in_x < 0 || in_y < 0)
         return false;
     const permute_mode x = p->modes[in_x], y = p->modes[in_y];

@@ -42,6 +42,9 @@ typedef struct permutation {
 /* Fills empty, rank and modes from modes in any order. CKL_INVALID where elements of y would share memory. */
 ckl_status permutation_simplify(permutation *p, int rank, const permute_mode *modes);
 
+/* The mode of more than one element with this stride in x, or in y; -1: there is none. */
+int permutation_mode_at(const permutation *p, bool in_x, int64_t stride);
+
 /*
  * Finds the mode that is contiguous in x and the one that is contiguous in y, if these are two. Fills has_matrix and
  * matrix, with those outer modes first that go on where rows end: what CTAs have in flight are long runs of memory.

@@ -122,7 +122,6 @@ bool reduce_columns_ragged(const reduce_columns_config *config);
  * CTAs that an SM is to hold, which bounds registers: fewer for ragged columns of 16 bits or integers with states of
  * several words, whose guards take registers, too.
  */
-enum { REDUCE_COLUMNS_CTAS_OF_SM = 4 };
 int reduce_columns_ctas_per_sm(const reduce_columns_config *config, bool ragged);
 
 /*

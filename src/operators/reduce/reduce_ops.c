@@ -45,30 +45,24 @@ static val fold_finish(const reducer *r, const val *state, const reduce_values *
     return r->fold.finish ? r->fold.finish(state[0], p->count, r->fold.user) : state[0];
 }
 
-/* Combinations that are one instruction. */
-#define COMBINATION(name, instruction)        \
+/* Combinations of two values, and what is made of a total and a count. */
+#define OF_TWO(name, a, b, result)            \
     static val name(val a, val b, void *user) \
     {                                         \
+        (void)b;                              \
         (void)user;                           \
-        return instruction(a, b);             \
+        return result;                        \
     }
 
-COMBINATION(plus, add)
-COMBINATION(times, mul)
-COMBINATION(or, bit_or)
-COMBINATION(and, bit_and)
-
-static val larger(val a, val b, void *user)
-{
-    (void)user;
-    return a.type == F32 ? max_nan(a, b) : max(a, b);
-}
-
-static val smaller(val a, val b, void *user)
-{
-    (void)user;
-    return a.type == F32 ? min_nan(a, b) : min(a, b);
-}
+OF_TWO(plus, a, b, add(a, b))
+OF_TWO(times, a, b, mul(a, b))
+OF_TWO(or, a, b, bit_or(a, b))
+OF_TWO(and, a, b, bit_and(a, b))
+OF_TWO(larger, a, b, a.type == F32 ? max_nan(a, b) : max(a, b))
+OF_TWO(smaller, a, b, a.type == F32 ? min_nan(a, b) : min(a, b))
+OF_TWO(to_float, total, count, convert(F32, total))
+OF_TWO(root, total, count, sqrt(total))
+OF_TWO(over_count, total, count, div(convert(F32, total), convert(F32, count)))
 
 static val is_true(val x, void *user)
 {
@@ -80,26 +74,6 @@ static val absolute(val x, void *user)
 {
     (void)user;
     return abs(x);
-}
-
-static val to_float(val total, val count, void *user)
-{
-    (void)count;
-    (void)user;
-    return convert(F32, total);
-}
-
-static val root(val total, val count, void *user)
-{
-    (void)count;
-    (void)user;
-    return sqrt(total);
-}
-
-static val over_count(val total, val count, void *user)
-{
-    (void)user;
-    return div(convert(F32, total), convert(F32, count));
 }
 
 static reduce_combine *known_of(const reduce_fold *fold)

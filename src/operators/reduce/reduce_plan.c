@@ -149,12 +149,10 @@ static ckl_status launch_ladder(const ckl_plan *plan, const void *args, ckl_stre
 }
 
 /* Elements one by one, by all threads of a CTA or, of naive, by one. */
-static plan_cost cost_rows_of(const void *desc, const ckl_device_info *device, const void *config, int row_threads,
-                              int vec)
+static plan_cost cost_rows_of(const reduce_view *v, const ckl_device_info *device, const reduce_ladder_config *c,
+                              int row_threads, int vec)
 {
     enum { IN_FLIGHT = 4, TURN = 800 };
-    const reduce_ladder_config *c = config;
-    const reduce_view *v = desc;
     const double loads = ceil((double)v->count / row_threads / vec);
     static const memory_kernel thread = { .bytes = 0.25, .lines = 0.6 }, // L1 keeps most of a line for the next loads
         cta = { .wait_cycles = -1100 };
@@ -164,22 +162,6 @@ static plan_cost cost_rows_of(const void *desc, const ckl_device_info *device, c
                                .wait_cycles = loads / IN_FLIGHT * TURN,
                                .meets = row_threads > 1 };
     return reduce_cost(v, device, work, loads, vec, row_threads, false, 0);
-}
-
-static plan_cost cost_naive(const void *desc, const ckl_device_info *device, const void *config)
-{
-    return cost_rows_of(desc, device, config, 1, 1);
-}
-
-static plan_cost cost_ladder(const void *desc, const ckl_device_info *device, const void *config)
-{
-    return cost_rows_of(desc, device, config, ((const reduce_ladder_config *)config)->threads, 1);
-}
-
-static plan_cost cost_vectorized(const void *desc, const ckl_device_info *device, const void *config)
-{
-    const reduce_ladder_config *c = config;
-    return cost_rows_of(desc, device, config, c->threads, REDUCE_ACCESS_BYTES / dtype_bytes(c->kind.dtype));
 }
 
 /* As many threads as a row has vectors, from two warps to the default: more would only delay the start of a CTA. */
@@ -214,23 +196,28 @@ static ckl_status launch_vectorized(const ckl_plan *plan, const void *args, ckl_
 static const field ladder_fields[] = { REDUCE_KIND(FIELD_NESTED, (reduce_ladder_config, kind))
                                            REDUCE_LADDER_CONFIG(FIELD_ROW, reduce_ladder_config) };
 
-#define LADDER_STEP(step, about, chosen, costs, admitted, launched, kernel_count)                \
-    const implementation reduce_##step##_plans = { .name = #step,                                \
-                                                   .summary = "a step of the ladder: " about,    \
-                                                   .config_bytes = sizeof(reduce_ladder_config), \
-                                                   .config = FIELD_TABLE(ladder_fields),         \
-                                                   .choose = chosen,                             \
-                                                   .cost = costs,                                \
-                                                   .admit = admitted,                            \
-                                                   .describe = reduce_##step,                    \
-                                                   .kernels = kernel_count,                      \
-                                                   .params = &reduce_param_list,                 \
+#define LADDER_STEP(step, about, chosen, row_threads, vec, admitted, launched, kernel_count)          \
+    static plan_cost cost_##step(const void *desc, const ckl_device_info *device, const void *config) \
+    {                                                                                                 \
+        const reduce_ladder_config *c = config;                                                       \
+        return cost_rows_of(desc, device, c, row_threads, vec);                                       \
+    }                                                                                                 \
+    const implementation reduce_##step##_plans = { .name = #step,                                     \
+                                                   .summary = "a step of the ladder: " about,         \
+                                                   .config_bytes = sizeof(reduce_ladder_config),      \
+                                                   .config = FIELD_TABLE(ladder_fields),              \
+                                                   .choose = chosen,                                  \
+                                                   .cost = cost_##step,                               \
+                                                   .admit = admitted,                                 \
+                                                   .describe = reduce_##step,                         \
+                                                   .kernels = kernel_count,                           \
+                                                   .params = &reduce_param_list,                      \
                                                    .launch = launched }
 
-LADDER_STEP(vectorized, "one CTA a row, 16 bytes a load, warp shuffles", choose_vectorized, cost_vectorized,
-            admit_vectorized, launch_vectorized, 2);
-LADDER_STEP(shuffle, "one CTA a row, merged by warp shuffles", choose_ladder, cost_ladder, admit_ladder, launch_ladder,
-            1);
-LADDER_STEP(improved, "one CTA a row, merged by a tree in shared memory", choose_ladder, cost_ladder, admit_ladder,
+LADDER_STEP(vectorized, "one CTA a row, 16 bytes a load, warp shuffles", choose_vectorized, c->threads,
+            REDUCE_ACCESS_BYTES / dtype_bytes(c->kind.dtype), admit_vectorized, launch_vectorized, 2);
+LADDER_STEP(shuffle, "one CTA a row, merged by warp shuffles", choose_ladder, c->threads, 1, admit_ladder,
             launch_ladder, 1);
-LADDER_STEP(naive, "one thread a row", choose_ladder, cost_naive, admit_naive, launch_naive, 1);
+LADDER_STEP(improved, "one CTA a row, merged by a tree in shared memory", choose_ladder, c->threads, 1, admit_ladder,
+            launch_ladder, 1);
+LADDER_STEP(naive, "one thread a row", choose_ladder, 1, 1, admit_naive, launch_naive, 1);
