@@ -187,40 +187,22 @@ static void choose_mean(const ckl_crossentropy_desc *d, const ckl_device_info *d
         c->mean_ctas *= 2;
 }
 
-static void set_form(const ckl_crossentropy_desc *d, const ckl_device_info *device, crossentropy_config *c)
-{
-    c->dtype = d->dtype;
-    c->target = d->target;
-    c->direction = (choice)d->direction;
-    c->reduction = (choice)d->reduction;
-    c->weighted = d->weighted;
-    c->smooth = d->smoothing > 0;
-    choose_mean(d, device, c);
-}
-
 static ckl_status choose_row(const void *desc, const ckl_device_info *device, void *config)
 {
     const ckl_crossentropy_desc *d = desc;
     crossentropy_config *c = config;
+    *c = (crossentropy_config){ .dtype = d->dtype,
+                                .target = d->target,
+                                .direction = (choice)d->direction,
+                                .reduction = (choice)d->reduction,
+                                .weighted = d->weighted,
+                                .smooth = d->smoothing > 0,
+                                .mean_ctas = 1,
+                                .parts = 1 };
+    choose_mean(d, device, c);
     if (!choose_few_threads(d, device, &c->split))
         choose_tiles(d, device, c);
     c->split.exact = false;
-    set_form(d, device, c);
-    return CKL_OK;
-}
-
-static ckl_status admit_form(const char *what, const ckl_crossentropy_desc *d, const ckl_device_info *device,
-                             const crossentropy_config *c)
-{
-    if (c->dtype != d->dtype || c->target != d->target || c->direction != (choice)d->direction ||
-        c->reduction != (choice)d->reduction || c->weighted != d->weighted || c->smooth != (d->smoothing > 0))
-        FAIL(CKL_INVALID, "%s: dtype, target, direction, reduction, weighted and smooth are those of the problem",
-             what);
-    if (!is_power_of_two(c->mean_ctas) || c->mean_ctas > residency_cluster_max(device))
-        FAIL(CKL_INVALID, "%s: mean_ctas=%d is no power of two up to %d", what, c->mean_ctas,
-             residency_cluster_max(device));
-    if (!c->split.ragged && vec_of(d) % c->split.vec)
-        FAIL(CKL_UNSUPPORTED, "%s: vec=%d does not divide the rows or the distances between them", what, c->split.vec);
     return CKL_OK;
 }
 
@@ -235,7 +217,15 @@ static ckl_status admit_row(const void *desc, const ckl_device_info *device, con
         FAIL(CKL_INVALID, "%s: cluster=%d parts=%d, but rows have one CTA, or forward as many as it has threads", what,
              split->cluster, c->parts);
     TRY(row_split_admit(what, split, min_i64(d->cols, row_split_cols(split)), c->dtype, device));
-    TRY(admit_form(what, d, device, c));
+    if (c->dtype != d->dtype || c->target != d->target || c->direction != (choice)d->direction ||
+        c->reduction != (choice)d->reduction || c->weighted != d->weighted || c->smooth != (d->smoothing > 0))
+        FAIL(CKL_INVALID, "%s: dtype, target, direction, reduction, weighted and smooth are those of the problem",
+             what);
+    if (!is_power_of_two(c->mean_ctas) || c->mean_ctas > residency_cluster_max(device))
+        FAIL(CKL_INVALID, "%s: mean_ctas=%d is no power of two up to %d", what, c->mean_ctas,
+             residency_cluster_max(device));
+    if (!split->ragged && vec_of(d) % split->vec)
+        FAIL(CKL_UNSUPPORTED, "%s: vec=%d does not divide the rows or the distances between them", what, split->vec);
     if (split->exact)
         FAIL(CKL_INVALID, "%s: exact=1, but rows are taken tile by tile", what);
     if (row_split_ctas(split, d->rows) > CTAS_MAX || d->cols > INT32_MAX ||
@@ -252,14 +242,14 @@ static bool candidate_row(const void *desc, const ckl_device_info *device, int i
     const bool listed =
         choose_row(desc, device, config) == CKL_OK && row_split_candidate(d->cols, d->dtype, vec_of(d), i, &c->split);
     c->split.exact = false;
+    c->parts = 1;
     return listed;
 }
 
-/* Not clusters, of which the rules say what was measured: 1029x32768 f16 took 32.1 us by two CTAs a row. */
 static bool is_trusted_row(const void *config)
 {
     const crossentropy_config *c = config;
-    return c->split.cluster == 1 && row_split_is_trusted(&c->split, c->dtype);
+    return row_split_is_trusted(&c->split, c->dtype);
 }
 
 /* Tiles of a row that are CTAs, backward; the ends of a ragged row are none. */
