@@ -66,12 +66,6 @@ static tensor load_logit(const problem *k, val row, label t)
     return rX;
 }
 
-/* NaN for a class that does not exist. */
-static val logit_of(tensor rX, label t)
-{
-    return select(t.valid, at_f32(rX, 0), immf(NAN));
-}
-
 /* The weight of the class; 0 for one that does not exist, 1 without weights. */
 static val load_weight(const problem *k, label t)
 {
@@ -81,20 +75,6 @@ static val load_weight(const problem *k, label t)
     IF(t.valid)
         assign(weight, at_f32(gmem_vector(k->p.weight, k->cfg->dtype, k->p.cols), t.number));
     return weight;
-}
-
-/*
- * lse - x[t]; +inf where every logit is -inf, and 0 for a class to ignore. With weights and smoothing that times the
- * share of the class, and what all classes add.
- */
-static val loss_of(const problem *k, val lse, val logit, label t, val weight, val smooth)
-{
-    val loss = select(logical_and(t.valid, eq(lse, immf(-INFINITY))), immf(INFINITY), sub(lse, logit));
-    if (k->cfg->weighted)
-        loss = mul(loss, weight);
-    if (k->cfg->smooth)
-        loss = fma(loss, k->p.keep, smooth);
-    return select(t.ignored, immf(0), loss);
 }
 
 /* Loads a tile. */
@@ -123,14 +103,12 @@ static int count_of_sums(const problem *k)
     return !k->cfg->smooth ? ONLINE_VALUES : needs_weights(k) ? ROW_SUMS : SMOOTH_W;
 }
 
-/* Of a row of which nothing has been added up. */
-static row_loss begin_loss(const problem *k)
+/* Variables, of a row of which nothing has been added up. */
+static void begin_sums(const problem *k, val *sums)
 {
-    row_loss l = { .k = k };
-    online_begin(l.sums);
+    online_begin(sums);
     for (int i = SMOOTH_X; i < count_of_sums(k); i++)
-        l.sums[i] = variable(F32, immf(0));
-    return l;
+        sums[i] = variable(F32, immf(0));
 }
 
 /* Adds w * x, and w, of a thread's elements of a tile; those past the end, which are -inf, are left out. */
@@ -205,22 +183,36 @@ static void load_class(row_loss *l, const row_place *place, val target)
 static val smooth_of(const row_loss *l, val lse)
 {
     const problem *k = l->k;
-    if (!k->cfg->smooth)
-        return immf(0);
     val weights = needs_weights(k) ? l->sums[SMOOTH_W] : convert(F32, k->p.cols);
     val all = sub(mul(weights, lse), l->sums[SMOOTH_X]);
     return mul(k->p.spread, select(eq(lse, immf(-INFINITY)), immf(INFINITY), all));
+}
+
+/*
+ * lse - x[t]; +inf where every logit is -inf, 0 for a class to ignore, and NaN for one that does not exist. With
+ * weights and smoothing that times the share of the class, and what all classes add.
+ */
+static val loss_of(const row_loss *l, val lse)
+{
+    const problem *k = l->k;
+    const val is_empty = logical_and(l->t.valid, eq(lse, immf(-INFINITY)));
+    const val logit = select(l->t.valid, at_f32(l->rLogit, 0), immf(NAN));
+    val loss = select(is_empty, immf(INFINITY), sub(lse, logit));
+    if (k->cfg->weighted)
+        loss = mul(loss, l->weight);
+    if (k->cfg->smooth)
+        loss = fma(loss, k->p.keep, smooth_of(l, lse));
+    return select(l->t.ignored, immf(0), loss);
 }
 
 /* The sums are those of the row; its first thread stores. */
 static void store_loss(const row_loss *l, const row_place *place)
 {
     const problem *k = l->k;
-    val lse = add(l->sums[ONLINE_MAX], log_f32(l->sums[ONLINE_SUM])), smooth = smooth_of(l, lse);
+    const val lse = add(l->sums[ONLINE_MAX], log_f32(l->sums[ONLINE_SUM]));
     IF(logical_and(eq(place->first, imm(0)), place->exists)) {
         set(per_row(k, k->p.lse, F32), place->row, lse);
-        set(per_row(k, k->p.losses, F32), place->row,
-            loss_of(k, lse, logit_of(l->rLogit, l->t), l->t, l->weight, smooth));
+        set(per_row(k, k->p.losses, F32), place->row, loss_of(l, lse));
         if (k->cfg->reduction == CKL_LOSS_MEAN)
             set(per_row(k, k->p.counts, F32), place->row, select(l->t.ignored, immf(0), l->weight));
         if (needs_weights(k))
@@ -240,7 +232,7 @@ static void reduce_loss(row_loss *l)
 }
 
 /* Rows of several CTAs: what each has found, in a workspace; the last one merges it. */
-static void merge_parts(row_loss *l, const row_place *place)
+static void merge_parts(const row_loss *l, const row_place *place)
 {
     const problem *k = l->k;
     const int parts = k->cfg->parts, count = count_of_sums(k);
@@ -249,14 +241,13 @@ static void merge_parts(row_loss *l, const row_place *place)
         for (int i = 0; i < count; i++)
             set(gParts, coord(i, cta_y(), place->row), l->sums[i]);
     IF(is_last_cta(counter_at(k->p.counters, place->row), imm_as(U32, parts))) {
-        const row_loss none = begin_loss(k);
-        for (int i = 0; i < count; i++)
-            assign(l->sums[i], none.sums[i]);
+        row_loss all = *l;
+        begin_sums(k, all.sums);
         IF(lt(thread(), imm(parts)))
             for (int i = 0; i < count; i++)
-                assign(l->sums[i], at(gParts, coord(i, thread(), place->row)));
-        reduce_loss(l);
-        store_loss(l, place);
+                assign(all.sums[i], at(gParts, coord(i, thread(), place->row)));
+        reduce_loss(&all);
+        store_loss(&all, place);
     }
 }
 
@@ -266,7 +257,8 @@ static void forward(const problem *k)
     IF(le(k->p.cols, imm(cols_at_once(k))))
         launch_dependents();
     grid_wait(); // what is above overlaps the end of the kernel before
-    row_loss l = begin_loss(k);
+    row_loss l = { .k = k };
+    begin_sums(k, l.sums);
     val target = load_target(k, place.row, place.exists);
     add_row(&l, &place); // needs no class, whose two loads overlap this
     launch_dependents(); // of long rows: sooner CTAs of the next kernel would wait where SMs have room, and crowd some
