@@ -229,7 +229,7 @@ static ckl_status admit_row(const void *desc, const ckl_device_info *device, con
     if (split->exact)
         FAIL(CKL_INVALID, "%s: exact=1, but rows are taken tile by tile", what);
     if (row_split_ctas(split, d->rows) > CTAS_MAX || d->cols > INT32_MAX ||
-        d->cols / row_split_cols(&scalar) >= TILES_MAX)
+        (d->direction == CKL_DIRECTION_BACKWARD && d->cols / row_split_cols(&scalar) >= TILES_MAX))
         FAIL(CKL_UNSUPPORTED, "%s: more CTAs than a launch may have", what);
     return CKL_OK;
 }
