@@ -103,40 +103,45 @@ static double sm_rate(double bytes)
 
 /*
  * Forward, long rows: SMs take CTAs in turns of as many as fit, which begin and end together, and in the last turn what
- * is left: an SM with one row more than others decides. Clusters are dealt out to GPCs in turn, which have unequally
- * many SMs. Us on an H200, and as predicted: 577x30522 f32 by CTAs of 128 threads 19.2, 20.9; 8192x50257 bf16 192, 193;
- * 384x152064 bf16 by 256 threads 31.9, 31.4.
+ * is left: an SM with one CTA more than others decides. Us on an H200, and as predicted: 577x30522 f32 by CTAs of 128
+ * threads 19.2, 20.6; 8192x50257 bf16 192, 188; 384x152064 bf16 by 256 threads 31.9, 31.3.
  */
-static plan_cost cost_long(const ckl_crossentropy_desc *d, const ckl_device_info *device, const row_split *s)
+static plan_cost cost_long(const ckl_crossentropy_desc *d, const ckl_device_info *device, const row_split *s, int parts)
 {
     enum { THREADS_OF_SM = 1024 };
-    const double START = 3.3, TURN = 0.7, CLUSTER = 0.75, UNEVEN = 1.25, START_ALL = 2.5, BYTES_ALL = 4.5e6; // us
-    const int64_t sms = device->sm_count, fit = max_i64(1, THREADS_OF_SM / s->threads), ctas = d->rows * s->cluster;
+    const double START = 3.3, TURN = 0.7, MERGE = 1.6, START_ALL = 2.5, BYTES_ALL = 4.5e6; // us
+    const int64_t sms = device->sm_count, fit = max_i64(1, THREADS_OF_SM / s->threads), ctas = d->rows * parts;
     const int64_t turns = max_i64(1, ceil_div(ctas, fit * sms)), left = ctas - (turns - 1) * fit * sms;
-    const double uneven = s->cluster > 1 ? UNEVEN : 1;
-    const double of_sm = fmin((double)fit, ceil((double)left * uneven / (double)sms)); // in the last turn
-    const double row = (double)(d->cols * dtype_bytes(d->dtype)), bytes = row / s->cluster;
-    const double tile = fmin(bytes, (double)(s->threads * s->vec * s->steps * dtype_bytes(d->dtype)));
-    const double full = bytes * (double)fit / sm_rate(tile * (double)fit), last = bytes * of_sm / sm_rate(tile * of_sm);
-    const double us = START + (double)(turns - 1) * full + last + (double)turns * (TURN + CLUSTER * log2(s->cluster));
-    return (plan_cost){ fmax(us, START_ALL + (double)d->rows * row / BYTES_ALL), "memory" };
+    const int64_t of_sm = ceil_div(left, sms), cols = row_split_cols(s); // in the last turn; of a tile
+    const int element = dtype_bytes(d->dtype);
+    const double bytes = (double)(min_i64(d->cols, ceil_div(ceil_div(d->cols, cols), parts) * cols) * element);
+    const double tile = fmin(bytes, (double)(cols * element));
+    const double full = bytes * (double)fit / sm_rate(tile * (double)fit);
+    const double last = bytes * (double)of_sm / sm_rate(tile * (double)of_sm);
+    const double us = START + (double)(turns - 1) * full + last + (double)turns * TURN + (parts > 1 ? MERGE : 0);
+    const double all = START_ALL + (double)d->rows * (double)(d->cols * element) / BYTES_ALL;
+    return (plan_cost){ fmax(us, all), "memory" };
 }
 
-/* Threads and CTAs of a row. */
-static void choose_long(const ckl_crossentropy_desc *d, const ckl_device_info *device, row_split *s)
+/* Threads of a CTA and CTAs of a row. */
+static void choose_long(const ckl_crossentropy_desc *d, const ckl_device_info *device, crossentropy_config *c)
 {
-    row_split t = *s;
+    row_split s = c->split;
     double least = INFINITY;
-    for (t.threads = TILE_THREADS; t.threads >= FEW_THREADS; t.threads /= 2)
-        for (t.cluster = 1; t.cluster <= residency_cluster_max(device); t.cluster *= 2) {
-            t.row_threads = t.threads;
-            t.steps = ELEMENTS / t.vec;
-            t.steps = (int)min_i64(t.steps, ceil_div(d->cols, row_split_cols(&t) / t.steps));
-            const double us = cost_long(d, device, &t).us;
-            if (us < least)
-                *s = t;
+    for (s.threads = TILE_THREADS; s.threads >= FEW_THREADS; s.threads /= 2) {
+        s.row_threads = s.threads;
+        s.steps = ELEMENTS / s.vec;
+        s.steps = (int)min_i64(s.steps, ceil_div(d->cols, row_split_cols(&s) / s.steps));
+        const int64_t tiles = min_i64(FEW_THREADS, ceil_div(d->cols, row_split_cols(&s)));
+        for (int parts = 1; parts <= tiles; parts++) {
+            const double us = cost_long(d, device, &s, parts).us;
+            if (us < least) {
+                c->split = s;
+                c->parts = parts;
+            }
             least = fmin(least, us);
         }
+    }
 }
 
 /*
@@ -157,17 +162,18 @@ static bool choose_few_threads(const ckl_crossentropy_desc *d, const ckl_device_
 }
 
 /* Other rows: short ones in registers of some threads, long ones by tiles of a CTA. */
-static void choose_tiles(const ckl_crossentropy_desc *d, const ckl_device_info *device, row_split *s)
+static void choose_tiles(const ckl_crossentropy_desc *d, const ckl_device_info *device, crossentropy_config *c)
 {
     const int vec = row_vec_full(d->dtype), registers = ELEMENTS * dtype_bytes(d->dtype) / 4;
     const bool ragged = is_ragged(d);
+    row_split *s = &c->split;
     if (!(ragged && row_split_choose_ragged(d->cols, d->dtype, registers, 1, s)) &&
         !row_split_choose(d->cols, vec_of(d), d->dtype, registers, 1, s))
         *s = (row_split){ TILE_THREADS, TILE_THREADS, 1, vec, ELEMENTS / vec, .ragged = ragged };
     s->steps = (int)min_i64(s->steps, max_i64(1, ELEMENTS / s->vec)); // the rest in further tiles
     row_split_widen(s, d->rows, d->cols, d->dtype, 1 + (d->direction == CKL_DIRECTION_BACKWARD), device);
     if (is_long(d))
-        choose_long(d, device, s);
+        choose_long(d, device, c);
     else if (d->direction == CKL_DIRECTION_BACKWARD && s->row_threads == TILE_THREADS)
         fit_tiles(d, s);
 }
@@ -181,40 +187,22 @@ static void choose_mean(const ckl_crossentropy_desc *d, const ckl_device_info *d
         c->mean_ctas *= 2;
 }
 
-static void set_form(const ckl_crossentropy_desc *d, const ckl_device_info *device, crossentropy_config *c)
-{
-    c->dtype = d->dtype;
-    c->target = d->target;
-    c->direction = (choice)d->direction;
-    c->reduction = (choice)d->reduction;
-    c->weighted = d->weighted;
-    c->smooth = d->smoothing > 0;
-    choose_mean(d, device, c);
-}
-
 static ckl_status choose_row(const void *desc, const ckl_device_info *device, void *config)
 {
     const ckl_crossentropy_desc *d = desc;
     crossentropy_config *c = config;
+    *c = (crossentropy_config){ .dtype = d->dtype,
+                                .target = d->target,
+                                .direction = (choice)d->direction,
+                                .reduction = (choice)d->reduction,
+                                .weighted = d->weighted,
+                                .smooth = d->smoothing > 0,
+                                .mean_ctas = 1,
+                                .parts = 1 };
+    choose_mean(d, device, c);
     if (!choose_few_threads(d, device, &c->split))
-        choose_tiles(d, device, &c->split);
+        choose_tiles(d, device, c);
     c->split.exact = false;
-    set_form(d, device, c);
-    return CKL_OK;
-}
-
-static ckl_status admit_form(const char *what, const ckl_crossentropy_desc *d, const ckl_device_info *device,
-                             const crossentropy_config *c)
-{
-    if (c->dtype != d->dtype || c->target != d->target || c->direction != (choice)d->direction ||
-        c->reduction != (choice)d->reduction || c->weighted != d->weighted || c->smooth != (d->smoothing > 0))
-        FAIL(CKL_INVALID, "%s: dtype, target, direction, reduction, weighted and smooth are those of the problem",
-             what);
-    if (!is_power_of_two(c->mean_ctas) || c->mean_ctas > residency_cluster_max(device))
-        FAIL(CKL_INVALID, "%s: mean_ctas=%d is no power of two up to %d", what, c->mean_ctas,
-             residency_cluster_max(device));
-    if (!c->split.ragged && vec_of(d) % c->split.vec)
-        FAIL(CKL_UNSUPPORTED, "%s: vec=%d does not divide the rows or the distances between them", what, c->split.vec);
     return CKL_OK;
 }
 
@@ -224,14 +212,24 @@ static ckl_status admit_row(const void *desc, const ckl_device_info *device, con
     const ckl_crossentropy_desc *d = desc;
     const crossentropy_config *c = config;
     const row_split *split = &c->split, scalar = row_split_scalar(split);
-    if (d->direction == CKL_DIRECTION_BACKWARD && split->cluster != 1)
-        FAIL(CKL_INVALID, "%s: cluster=%d, backward has none", what, split->cluster);
+    const bool may_share = d->direction == CKL_DIRECTION_FORWARD && split->row_threads == split->threads;
+    if (split->cluster != 1 || c->parts < 1 || c->parts > (may_share ? split->threads : 1))
+        FAIL(CKL_INVALID, "%s: cluster=%d parts=%d, but rows have one CTA, or forward as many as it has threads", what,
+             split->cluster, c->parts);
     TRY(row_split_admit(what, split, min_i64(d->cols, row_split_cols(split)), c->dtype, device));
-    TRY(admit_form(what, d, device, c));
+    if (c->dtype != d->dtype || c->target != d->target || c->direction != (choice)d->direction ||
+        c->reduction != (choice)d->reduction || c->weighted != d->weighted || c->smooth != (d->smoothing > 0))
+        FAIL(CKL_INVALID, "%s: dtype, target, direction, reduction, weighted and smooth are those of the problem",
+             what);
+    if (!is_power_of_two(c->mean_ctas) || c->mean_ctas > residency_cluster_max(device))
+        FAIL(CKL_INVALID, "%s: mean_ctas=%d is no power of two up to %d", what, c->mean_ctas,
+             residency_cluster_max(device));
+    if (!split->ragged && vec_of(d) % split->vec)
+        FAIL(CKL_UNSUPPORTED, "%s: vec=%d does not divide the rows or the distances between them", what, split->vec);
     if (split->exact)
         FAIL(CKL_INVALID, "%s: exact=1, but rows are taken tile by tile", what);
     if (row_split_ctas(split, d->rows) > CTAS_MAX || d->cols > INT32_MAX ||
-        d->cols / row_split_cols(&scalar) >= TILES_MAX)
+        (d->direction == CKL_DIRECTION_BACKWARD && d->cols / row_split_cols(&scalar) >= TILES_MAX))
         FAIL(CKL_UNSUPPORTED, "%s: more CTAs than a launch may have", what);
     return CKL_OK;
 }
@@ -244,14 +242,14 @@ static bool candidate_row(const void *desc, const ckl_device_info *device, int i
     const bool listed =
         choose_row(desc, device, config) == CKL_OK && row_split_candidate(d->cols, d->dtype, vec_of(d), i, &c->split);
     c->split.exact = false;
+    c->parts = 1;
     return listed;
 }
 
-/* Not clusters, of which the rules say what was measured: 1029x32768 f16 took 32.1 us by two CTAs a row. */
 static bool is_trusted_row(const void *config)
 {
     const crossentropy_config *c = config;
-    return c->split.cluster == 1 && row_split_is_trusted(&c->split, c->dtype);
+    return row_split_is_trusted(&c->split, c->dtype);
 }
 
 /* Tiles of a row that are CTAs, backward; the ends of a ragged row are none. */
@@ -266,7 +264,7 @@ static plan_cost cost_row(const void *desc, const ckl_device_info *device, const
     const ckl_crossentropy_desc *d = desc;
     const crossentropy_config *c = config;
     if (is_long(d))
-        return cost_long(d, device, &c->split);
+        return cost_long(d, device, &c->split, c->parts);
     const bool is_forward = d->direction == CKL_DIRECTION_FORWARD;
     const int64_t tiles = tiles_of(d, &c->split);
     const memory_kernel forward = { .us = 0.3, .wait_cycles = -700 },
@@ -279,70 +277,6 @@ static plan_cost cost_row(const void *desc, const ckl_device_info *device, const
                             .outputs = !is_forward,
                             .tile_cycles = 600 };
     return row_cost(&work, &c->split, device);
-}
-
-/* Rows that flow */
-
-enum { FLOW_THREADS = 256, FLOW_STEPS = 4, FLOW_STAGES = 24, FLOW_BYTES = 2 << 20 };
-
-/* Clusters of 1, 2, 4 ... CTAs, by chunks of 4, 3, 2 and 1 vectors a thread, of rows past 2^19 f32 twice as many. */
-static bool candidate_pipeline(const void *desc, const ckl_device_info *device, int i, void *config)
-{
-    const ckl_crossentropy_desc *d = desc;
-    crossentropy_config *c = config;
-    const bool spills = d->weighted && d->smoothing > 0;
-    const int times = !spills && d->cols * dtype_bytes(d->dtype) > FLOW_BYTES ? 2 : 1;
-    const int cluster = 1 << i / FLOW_STEPS, steps = times * (FLOW_STEPS - i % FLOW_STEPS);
-    if (!is_long(d) || cluster > row_pipeline_cluster_max(device))
-        return false;
-    c->split =
-        (row_split){ FLOW_THREADS, FLOW_THREADS, cluster, row_vec_full(d->dtype), steps, .ragged = is_ragged(d) };
-    const int64_t chunks = max_i64(1, ceil_div(d->cols, row_split_cols(&c->split)));
-    c->flow = (row_flow){ .stages = FLOW_STAGES / steps,
-                          .residence = ROW_IN_REGISTERS,
-                          .chunks = (int)min_i64(chunks, ROW_PIPELINE_CHUNKS_MAX + 1) };
-    set_form(d, device, c);
-    return true;
-}
-
-/*
- * Clusters take rows in turns. A row takes its CTAs the time of its bytes; or, once the ring is full, of the elements
- * of its chunks and of its reduction. Us on an H200, and as predicted: 197x108416 f32 23.0, 22.9; 577x128256 f16 by
- * pairs 38.4, 40; 197x130504 bf16 19.3, 19.4.
- */
-static plan_cost cost_pipeline(const void *desc, const ckl_device_info *device, const void *config)
-{
-    const double START = 4, FILL = 2, BYTES = 17.2e3, COMPUTED = 11.8e3, REDUCE = 0.6, REDUCE_CLUSTER = 0.9,
-                 ENDS = 0.3; // us
-    const ckl_crossentropy_desc *d = desc;
-    const crossentropy_config *c = config;
-    const int cluster = c->split.cluster, element = dtype_bytes(d->dtype);
-    const int64_t clusters = max_i64(1, CROSSENTROPY_FLOW_CTAS * (int64_t)device->sm_count / cluster);
-    const double bytes = (double)(d->cols * element) / cluster, turns = (double)ceil_div(d->rows, clusters);
-    const double elements = (double)(c->flow.chunks * row_split_cols(&c->split)) / cluster;
-    const double ring = (double)(c->flow.stages * row_split_cols(&c->split) * element) / cluster;
-    const double computed = elements / COMPUTED + (cluster > 1 ? REDUCE_CLUSTER : REDUCE);
-    const double us = fmax(START + turns * bytes / BYTES, FILL + fmin(ring, turns * bytes) / BYTES + turns * computed);
-    return (plan_cost){ us + (c->split.ragged ? turns * ENDS : 0), "memory" };
-}
-
-static ckl_status admit_pipeline(const void *desc, const ckl_device_info *device, const void *config)
-{
-    static const char what[] = "crossentropy pipeline";
-    const ckl_crossentropy_desc *d = desc;
-    const crossentropy_config *c = config;
-    const row_pipeline_split split = row_pipeline_split_of(&c->split, &c->flow);
-    if (d->direction == CKL_DIRECTION_BACKWARD)
-        FAIL(CKL_UNSUPPORTED, "%s: gradients have nothing to add up", what);
-    if (c->split.ragged && d->cols < 2 * row_vec_full(d->dtype))
-        FAIL(CKL_UNSUPPORTED, "%s: cols=%" PRId64 " may be less than a vector between 16-byte boundaries", what,
-             d->cols);
-    TRY(row_pipeline_admit(what, &split, d->cols, c->dtype, 1, CROSSENTROPY_FLOW_VALUES, device));
-    TRY(row_pipeline_dynamic_admit(what, &split, d->cols));
-    TRY(admit_form(what, d, device, c));
-    if (d->rows > INT32_MAX)
-        FAIL(CKL_UNSUPPORTED, "%s: rows=%" PRId64 " are more than %d", what, d->rows, INT32_MAX);
-    return CKL_OK;
 }
 
 /* Launch */
@@ -361,18 +295,25 @@ static bool is_mean(const ckl_crossentropy_desc *d)
     return d->direction == CKL_DIRECTION_FORWARD && d->reduction == CKL_LOSS_MEAN;
 }
 
-/* Of rows that flow; losses lie behind it. */
-static int64_t counter_bytes(const crossentropy_config *c)
-{
-    return c->flow.stages ? 16 : 0;
-}
+/* Rows of several CTAs have a counter and what their parts have found; a mean has the rows' losses and counts. */
+typedef struct workspace_view {
+    int64_t parts, losses, bytes; // where they are
+} workspace_view;
 
-/* The rows' losses and counts, from the kernel of rows to that of the mean; the counter of rows that flow. */
-static int64_t workspace_bytes(const ckl_plan *plan)
+static workspace_view view_of(const ckl_plan *plan)
 {
     const ckl_crossentropy_desc *d = plan->desc;
-    const crossentropy_config *c = plan->config;
-    return counter_bytes(c) + (is_mean(d) ? 2 * d->rows * (int64_t)sizeof(float) : 0);
+    const int parts = ((const crossentropy_config *)plan->config)->parts;
+    const int64_t word = sizeof(float), shared = parts > 1 ? d->rows : 0;
+    workspace_view v = { .parts = shared * word };
+    v.losses = v.parts + shared * parts * CROSSENTROPY_SUMS_MAX * word;
+    v.bytes = v.losses + (is_mean(d) ? 2 * d->rows * word : 0);
+    return v;
+}
+
+static int64_t workspace_bytes(const ckl_plan *plan)
+{
+    return view_of(plan).bytes;
 }
 
 static ckl_status launch(const ckl_plan *plan, const void *args, ckl_stream stream)
@@ -381,9 +322,9 @@ static ckl_status launch(const ckl_plan *plan, const void *args, ckl_stream stre
     const ckl_crossentropy_desc *d = plan->desc;
     const ckl_crossentropy_args *a = args;
     const bool aligned = is_aligned(d, &c->split, a);
-    const bool flows = c->flow.stages && aligned; // as many CTAs as fit take the rows
-    char *counter = plan_workspace(plan, a->workspace);
-    float *losses = is_mean(d) ? (float *)(counter + counter_bytes(c)) : NULL;
+    const workspace_view view = view_of(plan);
+    char *workspace = plan_workspace(plan, a->workspace);
+    float *losses = is_mean(d) ? (float *)(workspace + view.losses) : NULL;
     const crossentropy_params params = {
         .rows = d->rows,
         .cols = d->cols,
@@ -403,12 +344,11 @@ static ckl_status launch(const ckl_plan *plan, const void *args, ckl_stream stre
         .spread = d->smoothing / (float)max_i64(d->cols, 1),
         .losses = losses ? losses : a->loss,
         .counts = losses ? losses + d->rows : NULL,
-        .counter = counter,
+        .counters = workspace,
+        .parts = workspace + view.parts,
     };
-    const int64_t resident = min_i64(d->rows, plan->kernels[0].clusters_resident) * c->split.cluster;
-    const int shared = c->flow.stages ? c->split.cluster : 1; // of flowing rows that are not aligned each has one CTA
-    const int64_t ctas = row_split_ctas(&c->split, d->rows) / shared;
-    const plan_grid grid = { .x = flows ? resident : ctas, .y = tiles_of(d, &c->split) };
+    const int64_t shares = d->direction == CKL_DIRECTION_FORWARD ? c->parts : tiles_of(d, &c->split);
+    const plan_grid grid = { .x = row_split_ctas(&c->split, d->rows), .y = shares };
     TRY(plan_launch(plan, aligned ? CROSSENTROPY_VECTORS : CROSSENTROPY_ELEMENTS, grid, &params, stream));
     if (!is_mean(d))
         return CKL_OK;
@@ -422,31 +362,25 @@ static const field fields[] = {
 };
 static const field row_fields[] = { CROSSENTROPY_CONFIG(FIELD_ROW, crossentropy_config) //
                                     ROW_SPLIT(FIELD_NESTED, (crossentropy_config, split)) };
-static const field pipeline_fields[] = { CROSSENTROPY_CONFIG(FIELD_ROW, crossentropy_config)   //
-                                         ROW_SPLIT(FIELD_NESTED, (crossentropy_config, split)) //
-                                         ROW_FLOW(FIELD_NESTED, (crossentropy_config, flow)) };
 
-#define IMPLEMENTATION(called, about, ...)                                                        \
-    static const implementation called##_kernels = { .name = #called,                             \
-                                                     .summary = about,                            \
-                                                     .config_bytes = sizeof(crossentropy_config), \
-                                                     .config = FIELD_TABLE(called##_fields),      \
-                                                     .candidate = candidate_##called,             \
-                                                     .cost = cost_##called,                       \
-                                                     .admit = admit_##called,                     \
-                                                     .describe = crossentropy_describe,           \
-                                                     .kernels = CROSSENTROPY_KERNELS,             \
-                                                     .params = &crossentropy_param_list,          \
-                                                     .launch = launch,                            \
-                                                     .workspace_bytes = workspace_bytes,          \
-                                                     __VA_ARGS__ }
+static const implementation row_kernels = {
+    .name = "row",
+    .summary = "a row by some lanes, a warp, a CTA or several, tile by tile; read once",
+    .config_bytes = sizeof(crossentropy_config),
+    .config = FIELD_TABLE(row_fields),
+    .choose = choose_row,
+    .candidate = candidate_row,
+    .is_trusted = is_trusted_row,
+    .cost = cost_row,
+    .admit = admit_row,
+    .describe = crossentropy_describe,
+    .kernels = CROSSENTROPY_KERNELS,
+    .params = &crossentropy_param_list,
+    .launch = launch,
+    .workspace_bytes = workspace_bytes,
+};
 
-IMPLEMENTATION(row, "a row by some lanes, a warp, a CTA or a cluster, tile by tile; read once", .choose = choose_row,
-               .is_trusted = is_trusted_row);
-IMPLEMENTATION(pipeline, "rows flow through shared memory ahead of the threads; CTAs or clusters take them one by one",
-               .target = IR_SM90A, .rivals = { &row_kernels });
-
-static const implementation *const implementations[] = { &pipeline_kernels, &row_kernels, NULL };
+static const implementation *const implementations[] = { &row_kernels, NULL };
 
 OPERATOR(crossentropy, crossentropy, "cross-entropy of logits and class numbers, and its gradient",
          .workspace = offsetof(ckl_crossentropy_args, workspace));

@@ -4,7 +4,6 @@
 #include "cutekernellib/operators/crossentropy.h"
 #include "ir/params.h"
 #include "skeletons/row_cost.h"
-#include "skeletons/row_pipeline.h"
 
 #define CROSSENTROPY_DESC(X, owner)                                                          \
     X(owner, int64_t, rows, "256", "", "rows of logits")                                     \
@@ -32,12 +31,12 @@ typedef struct crossentropy_problem {
     X(owner, choice, reduction, "none", "none mean", "of the losses")                        \
     X(owner, bool, weighted, "0", "0 1", "classes have weights")                             \
     X(owner, bool, smooth, "0", "0 1", "a share of a row's loss is of all classes")          \
-    X(owner, int, mean_ctas, "1", "1 2 4 8", "CTAs of the cluster that adds up the losses")
+    X(owner, int, mean_ctas, "1", "1 2 4 8", "CTAs of the cluster that adds up the losses")  \
+    X(owner, int, parts, "1", "1 2 3 4 8 16 32", "CTAs of a row, forward")
 
 typedef struct crossentropy_config {
     CROSSENTROPY_CONFIG(FIELD_MEMBER, )
     row_split split; // of a tile of a row
-    row_flow flow;   // of `pipeline` alone
 } crossentropy_config;
 
 #define CROSSENTROPY_PARAMS(X, owner) \
@@ -59,11 +58,13 @@ typedef struct crossentropy_config {
     X(owner, f32, spread)             \
     X(owner, pointer, losses)         \
     X(owner, pointer, counts)         \
-    X(owner, pointer, counter)
+    X(owner, pointer, counters)       \
+    X(owner, pointer, parts)
 
 /*
  * keep: the target's share of a row's loss; spread: that of one class. losses: of the rows, forward; counts: what each
- * adds to the count of a mean, its weight or 1, and 0 if it is ignored. counter: of rows that flow.
+ * adds to the count of a mean, its weight or 1, and 0 if it is ignored. Of rows of several CTAs, counters: of those
+ * that have added up their part; parts: what they have found.
  */
 KERNEL_PARAMS(crossentropy, CROSSENTROPY_PARAMS);
 
@@ -71,6 +72,6 @@ KERNEL_PARAMS(crossentropy, CROSSENTROPY_PARAMS);
 enum { CROSSENTROPY_MEAN_THREADS = 512, CROSSENTROPY_ROWS_AT_ONCE = 8 }; // of the mean: of a CTA, and of a thread
 enum { CROSSENTROPY_VECTORS, CROSSENTROPY_ELEMENTS, CROSSENTROPY_MEAN, CROSSENTROPY_KERNELS };
 
-enum { CROSSENTROPY_FLOW_CTAS = 2, CROSSENTROPY_FLOW_VALUES = 2 }; // of an SM, and of a reduction, of rows that flow
+enum { CROSSENTROPY_SUMS_MAX = 4 }; // of a part of a row
 
 void crossentropy_describe(const void *config, int kernel);

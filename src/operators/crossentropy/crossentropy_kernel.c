@@ -1,11 +1,12 @@
 /*
- * crossentropy_kernel.c - forward: the logits of a row are read once, tile by tile, by some lanes, a CTA or a cluster,
- * or flow through the shared memory of CTAs or clusters that stay. Backward: a CTA takes one tile of a row, or of
- * several; nothing is reduced. The mean: one CTA adds the losses in a fixed order. Rows that start anywhere are ragged
- * (row.h): vectors are those of x forward, of dx backward.
+ * crossentropy_kernel.c - forward: the logits of a row are read once, tile by tile, by some lanes, a CTA or several, of
+ * which the last one merges what all have found. Backward: a CTA takes one tile of a row, or of several; nothing is
+ * reduced. The mean: one CTA adds the losses in a fixed order. Rows that start anywhere are ragged (row.h): vectors are
+ * those of x forward, of dx backward.
  */
 #include "cute/kernel.h"
 #include "operators/crossentropy/crossentropy_config.h"
+#include "skeletons/first_thread.h"
 #include "skeletons/online.h"
 
 enum { MEAN_THREADS = CROSSENTROPY_MEAN_THREADS, ROWS_AT_ONCE = CROSSENTROPY_ROWS_AT_ONCE };
@@ -65,12 +66,6 @@ static tensor load_logit(const problem *k, val row, label t)
     return rX;
 }
 
-/* NaN for a class that does not exist. */
-static val logit_of(tensor rX, label t)
-{
-    return select(t.valid, at_f32(rX, 0), immf(NAN));
-}
-
 /* The weight of the class; 0 for one that does not exist, 1 without weights. */
 static val load_weight(const problem *k, label t)
 {
@@ -80,20 +75,6 @@ static val load_weight(const problem *k, label t)
     IF(t.valid)
         assign(weight, at_f32(gmem_vector(k->p.weight, k->cfg->dtype, k->p.cols), t.number));
     return weight;
-}
-
-/*
- * lse - x[t]; +inf where every logit is -inf, and 0 for a class to ignore. With weights and smoothing that times the
- * share of the class, and what all classes add.
- */
-static val loss_of(const problem *k, val lse, val logit, label t, val weight, val smooth)
-{
-    val loss = select(logical_and(t.valid, eq(lse, immf(-INFINITY))), immf(INFINITY), sub(lse, logit));
-    if (k->cfg->weighted)
-        loss = mul(loss, weight);
-    if (k->cfg->smooth)
-        loss = fma(loss, k->p.keep, smooth);
-    return select(t.ignored, immf(0), loss);
 }
 
 /* Loads a tile. */
@@ -122,14 +103,12 @@ static int count_of_sums(const problem *k)
     return !k->cfg->smooth ? ONLINE_VALUES : needs_weights(k) ? ROW_SUMS : SMOOTH_W;
 }
 
-/* Of a row of which nothing has been added up. */
-static row_loss begin_loss(const problem *k)
+/* Variables, of a row of which nothing has been added up. */
+static void begin_sums(const problem *k, val *sums)
 {
-    row_loss l = { .k = k };
-    online_begin(l.sums);
+    online_begin(sums);
     for (int i = SMOOTH_X; i < count_of_sums(k); i++)
-        l.sums[i] = variable(F32, immf(0));
-    return l;
+        sums[i] = variable(F32, immf(0));
 }
 
 /* Adds w * x, and w, of a thread's elements of a tile; those past the end, which are -inf, are left out. */
@@ -152,30 +131,43 @@ static void add_smooth(const row_loss *l, const row_span *tile, tensor rX)
 }
 
 /* Adds a thread's elements of a tile to its sums. */
-static void add_tile(const row_span *tile, int chunk, const tensor *rX, void *user)
+static void add_tile(row_loss *l, const row_span *tile, tensor rX)
 {
-    row_loss *l = user;
-    (void)chunk;
-    online_add(l->sums, rX[0]);
+    online_add(l->sums, rX);
     if (l->k->cfg->smooth)
-        add_smooth(l, tile, rX[0]);
+        add_smooth(l, tile, rX);
+}
+
+/* Columns that the CTAs of a row take at a time: each a tile. */
+static int64_t cols_at_once(const problem *k)
+{
+    return row_split_cols(&k->split) * k->cfg->parts;
+}
+
+/* The spans of a row: its ends are those of its first CTA. */
+static row_spans spans_of(const problem *k, const row_place *place, val pointer, val ld)
+{
+    row_spans all = row_spans_of(&k->split, place, pointer, k->cfg->dtype, ld);
+    if (all.count > 1)
+        all.of[1].place.limit = select(eq(cta_y(), imm(0)), all.of[1].place.limit, imm(0));
+    return all;
 }
 
 /* Adds a thread's elements of its row to its sums. */
 static void add_row(row_loss *l, const row_place *place)
 {
     const problem *k = l->k;
-    const row_spans all = row_spans_of(&k->split, place, k->p.x, k->cfg->dtype, k->p.ldx);
+    const row_spans all = spans_of(k, place, k->p.x, k->p.ldx);
     tensor rEnds = { 0 };
     if (all.count > 1)
         rEnds = load_logits(k, &all.of[1]); // (1,1)
-    LOOP_FROM(start, imm(0), convert(U32, k->p.cols), imm((int)row_split_cols(&k->split))) {
+    const val first = mul(cta_y(), imm((int)row_split_cols(&k->split)));
+    LOOP_FROM(start, first, convert(U32, k->p.cols), imm((int)cols_at_once(k))) {
         const row_span tile = { k->split, row_from(&all.of[0].place, start) };
-        const tensor rX = load_logits(k, &tile); // (VEC,STEPS)
-        add_tile(&tile, 0, &rX, l);
+        add_tile(l, &tile, load_logits(k, &tile));
     }
     if (all.count > 1)
-        add_tile(&all.of[1], 0, &rEnds, l);
+        add_tile(l, &all.of[1], rEnds);
 }
 
 /* Loads the logit and the weight of the row's class. */
@@ -191,22 +183,36 @@ static void load_class(row_loss *l, const row_place *place, val target)
 static val smooth_of(const row_loss *l, val lse)
 {
     const problem *k = l->k;
-    if (!k->cfg->smooth)
-        return immf(0);
     val weights = needs_weights(k) ? l->sums[SMOOTH_W] : convert(F32, k->p.cols);
     val all = sub(mul(weights, lse), l->sums[SMOOTH_X]);
     return mul(k->p.spread, select(eq(lse, immf(-INFINITY)), immf(INFINITY), all));
+}
+
+/*
+ * lse - x[t]; +inf where every logit is -inf, 0 for a class to ignore, and NaN for one that does not exist. With
+ * weights and smoothing that times the share of the class, and what all classes add.
+ */
+static val loss_of(const row_loss *l, val lse)
+{
+    const problem *k = l->k;
+    const val is_empty = logical_and(l->t.valid, eq(lse, immf(-INFINITY)));
+    const val logit = select(l->t.valid, at_f32(l->rLogit, 0), immf(NAN));
+    val loss = select(is_empty, immf(INFINITY), sub(lse, logit));
+    if (k->cfg->weighted)
+        loss = mul(loss, l->weight);
+    if (k->cfg->smooth)
+        loss = fma(loss, k->p.keep, smooth_of(l, lse));
+    return select(l->t.ignored, immf(0), loss);
 }
 
 /* The sums are those of the row; its first thread stores. */
 static void store_loss(const row_loss *l, const row_place *place)
 {
     const problem *k = l->k;
-    val lse = add(l->sums[ONLINE_MAX], log_f32(l->sums[ONLINE_SUM])), smooth = smooth_of(l, lse);
+    const val lse = add(l->sums[ONLINE_MAX], log_f32(l->sums[ONLINE_SUM]));
     IF(logical_and(eq(place->first, imm(0)), place->exists)) {
         set(per_row(k, k->p.lse, F32), place->row, lse);
-        set(per_row(k, k->p.losses, F32), place->row,
-            loss_of(k, lse, logit_of(l->rLogit, l->t), l->t, l->weight, smooth));
+        set(per_row(k, k->p.losses, F32), place->row, loss_of(l, lse));
         if (k->cfg->reduction == CKL_LOSS_MEAN)
             set(per_row(k, k->p.counts, F32), place->row, select(l->t.ignored, immf(0), l->weight));
         if (needs_weights(k))
@@ -215,75 +221,53 @@ static void store_loss(const row_loss *l, const row_place *place)
     }
 }
 
+/* Over the threads of a row. */
+static void reduce_loss(row_loss *l)
+{
+    const problem *k = l->k;
+    const reduction others = reduce_sums(count_of_sums(k) - SMOOTH_X);
+    row_reduce(&k->split, &online_reduction, l->sums);
+    if (k->cfg->smooth)
+        row_reduce(&k->split, &others, l->sums + SMOOTH_X);
+}
+
+/* Rows of several CTAs: what each has found, in a workspace; the last one merges it. */
+static void merge_parts(const row_loss *l, const row_place *place)
+{
+    const problem *k = l->k;
+    const int parts = k->cfg->parts, count = count_of_sums(k);
+    const tensor gParts = gmem_tensor(k->p.parts, F32, compact(shape(count, parts, k->p.rows))); // (SUMS,PARTS,ROWS)
+    IF(is_first_thread())
+        for (int i = 0; i < count; i++)
+            set(gParts, coord(i, cta_y(), place->row), l->sums[i]);
+    IF(is_last_cta(counter_at(k->p.counters, place->row), imm_as(U32, parts))) {
+        row_loss all = *l;
+        begin_sums(k, all.sums);
+        IF(lt(thread(), imm(parts)))
+            for (int i = 0; i < count; i++)
+                assign(all.sums[i], at(gParts, coord(i, thread(), place->row)));
+        reduce_loss(&all);
+        store_loss(&all, place);
+    }
+}
+
 static void forward(const problem *k)
 {
-    const reduction others = reduce_sums(count_of_sums(k) - SMOOTH_X);
     row_place place = row_here(&k->split, k->p.rows, k->p.cols);
-    IF(le(k->p.cols, imm(row_split_cols(&k->split))))
+    IF(le(k->p.cols, imm(cols_at_once(k))))
         launch_dependents();
     grid_wait(); // what is above overlaps the end of the kernel before
-    row_loss l = begin_loss(k);
+    row_loss l = { .k = k };
+    begin_sums(k, l.sums);
     val target = load_target(k, place.row, place.exists);
     add_row(&l, &place); // needs no class, whose two loads overlap this
     launch_dependents(); // of long rows: sooner CTAs of the next kernel would wait where SMs have room, and crowd some
     load_class(&l, &place, target);
-    cluster_meet(k->split.cluster);
-    row_reduce(&k->split, &online_reduction, l.sums);
-    if (k->cfg->smooth)
-        row_reduce(&k->split, &others, l.sums + SMOOTH_X);
-    store_loss(&l, &place);
-}
-
-/* Rows that flow through shared memory: nothing of them stays */
-
-typedef struct flow_rows {
-    const problem *k;
-    val target; // a variable: of the row that comes next
-    row_loss loss;
-} flow_rows;
-
-/* What the class asks for comes while the row is added up, and the next row's class. */
-static void first_pass(row_pipeline *s, val row, void *user)
-{
-    flow_rows *f = user;
-    const row_place place = row_pipeline_place(s, row);
-    f->loss = begin_loss(f->k);
-    load_class(&f->loss, &place, f->target);
-    const val next = load_target(f->k, s->next, lt(s->next, s->rows));
-    row_pipeline_first_pass(s, row, add_tile, &f->loss);
-    row_pipeline_reduce_begin(s, &online_reduction, f->loss.sums);
-    assign(f->target, next);
-}
-
-static void second_pass(row_pipeline *s, val row, void *user)
-{
-    flow_rows *f = user;
-    const reduction others = reduce_sums(count_of_sums(f->k) - SMOOTH_X);
-    const row_place place = row_pipeline_place(s, row);
-    row_pipeline_reduce_end(s, &online_reduction, f->loss.sums);
-    if (f->k->cfg->smooth) {
-        row_pipeline_reduce_begin(s, &others, f->loss.sums + SMOOTH_X);
-        row_pipeline_reduce_end(s, &others, f->loss.sums + SMOOTH_X);
-    }
-    store_loss(&f->loss, &place);
-}
-
-static void flow(const problem *k)
-{
-    const row_pipeline_split split = row_pipeline_split_of(&k->cfg->split, &k->cfg->flow);
-    const row_pipeline_matrix x = { k->p.x, k->p.ldx };
-    const row_pipeline_matrices matrices = { .dtype = k->cfg->dtype,
-                                             .rows = k->p.rows,
-                                             .cols = convert(U32, k->p.cols),
-                                             .input_count = 1,
-                                             .inputs = { x },
-                                             .output = x }; // in phase
-    min_ctas_per_sm(CROSSENTROPY_FLOW_CTAS); // ptxas takes 168 registers for unrolled chunks, but for this
-    row_pipeline s = row_pipeline_begin(&split, &matrices, CROSSENTROPY_FLOW_VALUES, k->p.counter);
-    s.fill = -INFINITY;
-    flow_rows f = { .k = k, .target = load_target(k, s.first_row, yes()) };
-    row_pipeline_run(&s, &(row_passes){ first_pass, NULL, second_pass }, &f);
-    row_pipeline_end(&s);
+    reduce_loss(&l);
+    if (k->cfg->parts > 1)
+        merge_parts(&l, &place);
+    else
+        store_loss(&l, &place);
 }
 
 /* Threads of the cluster. */
@@ -425,10 +409,8 @@ static row_factors factors_of(const problem *k, const row_place *row, label t)
 static void backward(const problem *k)
 {
     row_place row = row_here(&k->split, k->p.rows, k->p.cols);
-    row_spans all = row_spans_of(&k->split, &row, k->p.dx, k->cfg->dtype, k->p.lddx);
+    const row_spans all = spans_of(k, &row, k->p.dx, k->p.lddx);
     gradient_tile tile[ROW_SPANS_MAX];
-    if (all.count > 1)
-        all.of[1].place.limit = select(eq(cta_y(), imm(0)), all.of[1].place.limit, imm(0));
     for (int i = 0; i < all.count; i++)
         tile[i] = make_tile(k, &all.of[i]);
     launch_dependents();
@@ -460,18 +442,14 @@ void crossentropy_describe(const void *config, int kernel)
 {
     const crossentropy_config *cfg = config;
     problem k = { .cfg = cfg, .split = cfg->split, .in_phase = true, .p = params_of(crossentropy) };
-    if (kernel == CROSSENTROPY_VECTORS && !cfg->flow.stages)
+    if (kernel == CROSSENTROPY_VECTORS)
         bound_registers(&k);
     if (kernel == CROSSENTROPY_ELEMENTS) {
         k.split = row_split_anywhere(&cfg->split, cfg->dtype);
-        if (cfg->flow.stages) // each has one CTA, as launch() has it
-            k.split.cluster = 1;
         k.in_phase = false;
     }
     if (kernel == CROSSENTROPY_MEAN)
         mean(&k);
-    else if (kernel == CROSSENTROPY_VECTORS && cfg->flow.stages)
-        flow(&k);
     else if (cfg->direction == CKL_DIRECTION_FORWARD)
         forward(&k);
     else

@@ -12,17 +12,18 @@ typedef struct columns {
     column_place place; // of this thread in its strip
 } columns;
 
-/* Input i, and the output. */
 static inline column_tensor input_of(const columns *c, int i)
 {
     return (column_tensor){ softmax_input(c->form, &c->p, i), c->form->dtype, softmax_input_pitch(c->form, &c->p),
                             c->p.n };
 }
 
-static inline column_tensor output_of(const columns *c)
+/* Stores a tile of outputs. */
+static inline void store_tile(const columns *c, const column_place *tile, tensor rY)
 {
     const bool is_forward = softmax_is_forward(c->form);
-    return (column_tensor){ is_forward ? c->p.y : c->p.dx, c->form->dtype, is_forward ? c->p.ldy : c->p.ldx, c->p.n };
+    const column_tensor y = { is_forward ? c->p.y : c->p.dx, c->form->dtype, is_forward ? c->p.ldy : c->p.ldx, c->p.n };
+    column_store(&c->split, tile, rY, &y);
 }
 
 static inline tensor registers(const columns *c, ckl_dtype dtype)
@@ -51,13 +52,12 @@ static inline tensor scores_of(const columns *c, tensor rX)
 static inline void store_outputs(const columns *c, const column_place *place, softmax_output *output, tensor rT,
                                  const val *pairs, const val *factors)
 {
-    const column_tensor y = output_of(c);
     tensor rY = registers(c, F32); // (VEC,STEPS)
     for (int i = 0; i < static_size(rY.layout); i++) {
         const int e = i % c->split.vec;
         set(rY, i, output(c->form, at(rT, i), pairs + e * ONLINE_VALUES, factors[e]));
     }
-    column_store(&c->split, place, rY, &y);
+    store_tile(c, place, rY);
 }
 
 /* Visits of tiles */
@@ -111,11 +111,10 @@ static inline void add_dots(const columns *c, const column_place *at, const tens
 static inline void write_gradients(const columns *c, const column_place *at, const tensor *rX, void *user)
 {
     const column_states *found = user;
-    const column_tensor dx = output_of(c);
     tensor rDx = registers(c, F32); // (VEC,STEPS)
     for (int i = 0; i < static_size(rDx.layout); i++)
         set(rDx, i, softmax_gradient(c->form, at(rX[0], i), at(rX[1], i), found->of[i % c->split.vec], c->p.scale));
-    column_store(&c->split, at, rDx, &dx);
+    store_tile(c, at, rDx);
 }
 
 /* Both passes: user is the column_states. */

@@ -65,55 +65,49 @@ static val states_at(const columns *c, val strip, val chunk, val column)
     return add(c->p.states, mul(index, imm_as(U64, count * 4)));
 }
 
-/* States of `vec` columns side by side that a thread merges: number first, first + step ... of all; u32. */
-typedef struct state_list {
-    int vec, step;
-    val first, all;
-    val (*address)(const void *user, val number);
-    const void *user;
-} state_list;
+/* Where state `number`, u32, of a thread's columns is: those of all of them, side by side. */
+typedef val state_address(const void *user, val number);
 
-/* Several are loaded before the first is used. */
-static void merge_states(const columns *c, const state_list *list, val *states)
+/* Every group of lanes merges some of the states, of which several are loaded before the first is used. */
+static void merge_states(const columns *c, const column_split *split, val all, state_address *address, const void *user,
+                         val *states)
 {
     enum { AT_ONCE_MAX = 8, FLOATS_AT_ONCE = 32 };
-    const int count = softmax_state_values(c->form), floats = count * list->vec;
+    const int count = softmax_state_values(c->form), floats = count * split->vec;
+    const int groups = split->threads / split->lanes;
     const int at_once = (int)max_i64(1, min_i64(AT_ONCE_MAX, FLOATS_AT_ONCE / floats));
     const reduction *r = softmax_reduction(c->form);
     val exists[AT_ONCE_MAX];
     tensor rS[AT_ONCE_MAX]; // (COUNT*VEC) each
-    begin_states(c, list->vec, states);
-    LOOP_FROM(first, list->first, list->all, imm_as(U32, list->step * at_once)) {
+    begin_states(c, split->vec, states);
+    LOOP_FROM(first, thread_at(convert(U32, thread()), 1, split->lanes, groups), all, imm_as(U32, groups * at_once)) {
         for (int i = 0; i < at_once; i++) {
-            const val number = add(first, imm_as(U32, i * list->step));
-            exists[i] = lt(number, list->all);
+            const val number = add(first, imm_as(U32, i * groups));
+            exists[i] = lt(number, all);
             rS[i] = fragment(F32, compact(leaf(floats)));
             fill(rS[i], immf(0));
             IF(exists[i])
-                copy(gmem_tensor(list->address(list->user, number), F32, rS[i].layout), rS[i],
-                     (int)min_i64(16, floats * 4));
+                copy(gmem_tensor(address(user, number), F32, rS[i].layout), rS[i], (int)min_i64(16, floats * 4));
         }
         for (int i = 0; i < at_once; i++)
             IF(exists[i])
-                for (int e = 0; e < list->vec; e++) {
+                for (int e = 0; e < split->vec; e++) {
                     const val other[] = { at(rS[i], e * count), at(rS[i], e * count + count - 1) };
                     r->combine(states + e * count, other, r->user);
                 }
     }
 }
 
-/* The first column of this thread in its strip. */
-static val first_column(const column_split *split)
+/* The number of this thread among its group of lanes. */
+static val lane_of(const column_split *split)
 {
-    const val lane = thread_at(convert(U32, thread()), 0, split->lanes, split->threads / split->lanes);
-    return mul(lane, imm_as(U32, split->vec));
+    return thread_at(convert(U32, thread()), 0, split->lanes, split->threads / split->lanes);
 }
 
-/* Of a chunk, those of the columns that merging gives this thread. */
 static val chunk_states(const void *user, val chunk)
 {
     const strip_states *s = user;
-    return states_at(s->c, s->strip, chunk, first_column(&s->merging));
+    return states_at(s->c, s->strip, chunk, mul(lane_of(&s->merging), imm_as(U32, s->merging.vec)));
 }
 
 static void store_states(void *user, val column, const val *values)
@@ -132,22 +126,6 @@ static void keep_total(void *user, val column, const val *values)
         set(s->sStrip, coord(column, v), values[v]);
 }
 
-/* Every group of lanes merges the states of some chunks, then the groups are merged: the states of the strip. */
-static void merge_chunks(strip_states *s)
-{
-    const column_split *split = &s->merging;
-    const int groups = split->threads / split->lanes;
-    const state_list list = { .vec = split->vec,
-                              .step = groups,
-                              .first = thread_at(convert(U32, thread()), 1, split->lanes, groups),
-                              .all = s->c->p.chunks,
-                              .address = chunk_states,
-                              .user = s };
-    val states[VEC_MAX * ONLINE_VALUES];
-    merge_states(s->c, &list, states);
-    column_reduce_each(split, NULL, softmax_reduction(s->c->form), s->scratch, states, keep_total, s);
-}
-
 void strip_states_store(strip_states *s, const column_place *place, column_states *found)
 {
     column_reduce_each(&s->c->split, place, softmax_reduction(s->c->form), s->scratch, found->of, store_states, s);
@@ -158,7 +136,9 @@ column_states strip_states_merge(strip_states *s, const column_place *place)
     const columns *c = s->c;
     const int count = softmax_state_values(c->form);
     column_states found;
-    merge_chunks(s);
+    val states[VEC_MAX * ONLINE_VALUES];
+    merge_states(c, &s->merging, c->p.chunks, chunk_states, s, states);
+    column_reduce_each(&s->merging, NULL, softmax_reduction(c->form), s->scratch, states, keep_total, s);
     cta_sync();
     for (int i = 0; i < count * c->split.vec; i++)
         found.of[i] = at(s->sStrip, column_number(&c->split, place, i / count), imm(i % count));
@@ -207,7 +187,7 @@ static void store_total(void *user, val column, const val *values)
 /* A lane has a column, and a group of lanes some of the chunks. */
 void merge_totals(const columns *c, int fold)
 {
-    const int lanes = softmax_total_lanes(&c->split, fold), groups = c->split.threads / lanes;
+    const int lanes = softmax_total_lanes(&c->split, fold);
     const column_split split = { .threads = c->split.threads, .lanes = lanes, .cluster = 1, .vec = 1, .steps = 1 };
     const int64_t scratch =
         smem_alloc("column_warps", column_reduce_each_bytes(&split, softmax_state_values(c->form)), 16);
@@ -215,12 +195,10 @@ void merge_totals(const columns *c, int fold)
     const val ctas = div(add(t.inner, imm_as(U32, lanes - 1)), imm_as(U32, lanes));
     t.outer = div(cta_x(), ctas);
     t.first = mul(rem(cta_x(), ctas), imm_as(U32, lanes));
-    t.column = add(t.first, thread_at(convert(U32, thread()), 0, lanes, groups));
+    t.column = add(t.first, lane_of(&split));
     const val all = select(lt(t.column, t.inner), mul(c->p.chunks, imm_as(U32, fold)), imm_as(U32, 0));
-    const val first = thread_at(convert(U32, thread()), 1, lanes, groups);
-    const state_list list = { 1, groups, first, all, folded_state, &t };
     val state[ONLINE_VALUES];
-    merge_states(c, &list, state);
+    merge_states(c, &split, all, folded_state, &t, state);
     column_reduce_each(&split, NULL, softmax_reduction(c->form), scratch, state, store_total, &t);
 }
 

@@ -260,6 +260,7 @@ ckl_status softmax_choose_column_long(const void *desc, const ckl_device_info *d
     softmax_column_config *c = config;
     column_split *s = &c->split;
     const int64_t turn = HELD_CTAS * (int64_t)device->sm_count;
+    TRY(softmax_check_length("softmax column_long", desc));
     TRY(softmax_check_other_axis("softmax column_long", d));
     c->fold = fold;
     c->form = softmax_form_of(d);

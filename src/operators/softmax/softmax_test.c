@@ -161,8 +161,7 @@ static const char *const cases[] = {
     "shape=6632x40 axis=0 dtype=bf16 direction=backward # the same, whole vectors",
     "shape=9001x12 axis=0 dtype=f16 ldx=13 ldy=14 direction=backward # and by tiles",
     "shape=100x128 axis=0 dtype=bf16 impl=column_held config='dtype=bf16 threads=64 lanes=8 vec=8 steps=2 tiles=1' # "
-    "in "
-    "chunks, which stay in shared memory",
+    "in chunks, which stay in shared memory",
     "shape=3x300x136 axis=1 dtype=f16 direction=backward impl=column_held config='dtype=f16 direction=backward "
     "threads=64 lanes=8 vec=8 steps=2 tiles=3'     # the last strip and chunk are cut short",
     "shape=2x1000x40 axis=1 log=1 scale=0.5 impl=column_held config='log=1 scaled=1 threads=128 lanes=4 vec=4 steps=1 "
@@ -177,8 +176,7 @@ static const char *const cases[] = {
     "shape=100x600 axis=0 dtype=bf16 impl=column_held config='dtype=bf16 threads=64 lanes=8 vec=8 steps=2 tiles=3 "
     "loading=1'                                    # CTAs load one by one",
     "shape=2x300x136 axis=1 impl=column_held config='threads=64 lanes=16 vec=4 steps=1 tiles=5 loading=3' # parts of "
-    "one "
-    "tile and of two",
+    "one tile and of two",
     "shape=2x300x136 axis=1 fill=hard impl=column_held config='threads=64 lanes=16 vec=4 steps=1 tiles=5 kept=4 "
     "loading=3' # the last tiles in registers",
     "shape=600x72 axis=0 impl=column_held config='threads=32 lanes=16 vec=4 steps=1 tiles=1 kept=1' # and of chunks "
@@ -210,8 +208,7 @@ static const char *const cases[] = {
     "shape=3x301x77 axis=1 dtype=f16 impl=column_held config='dtype=f16 threads=128 lanes=16 vec=4 steps=4 tiles=11 "
     "ragged=1 loading=0'",
     "shape=5x48x136 axis=1 dtype=f16 fill=hard impl=column_held config='dtype=f16 ctas_per_sm=24 threads=32 lanes=8 "
-    "vec=8 "
-    "steps=4 tiles=3 loading=0'                    # of a warp",
+    "vec=8 steps=4 tiles=3 loading=0'              # of a warp",
     "shape=3x300x1200 axis=1 dtype=f16 impl=column_held config='dtype=f16 threads=256 lanes=64 vec=2 steps=8 tiles=3' "
     "# lanes of two warps",
     "shape=300x600 axis=0 dtype=bf16 impl=column_held config='dtype=bf16 threads=256 lanes=64 vec=8 steps=2 tiles=2' "
@@ -227,8 +224,7 @@ static const char *const cases[] = {
     "shape=300x40 axis=0 misalign=1 scale=0.5 impl=column_long config='scaled=1 threads=64 lanes=8 vec=4 steps=2 "
     "tiles=2'",
     "shape=3x1280x77 axis=1 dtype=bf16 fill=hard impl=column_long config='threads=128 lanes=16 tiles=2 fold=16' # "
-    "lines "
-    "that follow each other, taken as one",
+    "lines that follow each other, taken as one",
     "shape=1288x33 axis=0 direction=backward log=1 impl=column_long config='threads=64 lanes=8 steps=4 tiles=3 fold=4'",
     "shape=1024x5 axis=0 dtype=f16 impl=column_long config='lanes=32 tiles=1 fold=8' # columns of several in a vector",
     "shape=5x600x40 axis=1 dtype=f16 misalign=1 impl=column_long config='threads=64 lanes=4 tiles=2 fold=2'",
