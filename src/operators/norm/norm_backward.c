@@ -289,8 +289,6 @@ static void backward_rows(const norm_config *cfg, bool vectors)
     if (sums && !shares_sums(&r))
         r.exchange = norm_exchange_alloc(&r.split);
     prefetch(&r);
-    if (cfg->alone)
-        launch_dependents(); // of another problem, whose CTAs find room
     grid_wait(); // what is above overlaps the end of the kernel before
     if (sums) {
         r.rGamma = load_gamma(&r, &r.place);
@@ -300,8 +298,7 @@ static void backward_rows(const norm_config *cfg, bool vectors)
     cluster_meet(cfg->split.cluster);
     const turns t = turns_of(&r);
     each_row(&r, &t);
-    if (!cfg->alone)
-        launch_dependents(); // the kernel of the columns
+    launch_dependents(); // the kernel of the columns
     if (sums)
         store_sums(&r, &r.place, t.first);
 }
