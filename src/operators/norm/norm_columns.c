@@ -137,7 +137,7 @@ void norm_store_cta_sums(const row_split *s, const norm_backward_values *o, cons
     if (ctas > 1)
         c.all = smem_alloc("all sums", 4LL * share_of(&c) * kinds * ctas, 16);
     for (int step = 0; step < s->steps; step++) {
-        if (step > 0 && ctas == 1)
+        if (step > 0)
             cta_sync(); // the sums of the step before have been read
         write_group_sums(&c, step);
         if (ctas == 1) {
