@@ -430,12 +430,7 @@ ckl_status norm_admit_backward(const void *desc, const ckl_device_info *device, 
     if (c->shared_weights)
         FAIL(CKL_INVALID, "norm backward: shared_weights=1 is for forward");
     if (c->alone && (!c->affine || c->tiled || norm_phases(d, c) != 1))
-        FAIL(CKL_INVALID, "norm backward: alone=%d is for sums of columns of rows that lie alike to 16-byte boundaries",
-             c->alone);
-    if (c->alone < 0 || (c->alone & (c->alone - 1)) || c->alone > norm_alone_max(device) ||
-        (c->alone > 1 && (c->flow.stages || c->split.cluster > 1)))
-        FAIL(CKL_INVALID, "norm backward: alone=%d is no power of two up to %d, or rows flow or have clusters",
-             c->alone, norm_alone_max(device));
+        FAIL(CKL_INVALID, "norm backward: alone=1 is for sums of columns of rows that lie alike to 16-byte boundaries");
     if (c->split.row_threads != c->split.threads && (c->split.ragged || c->flow.stages || c->tiled))
         FAIL(CKL_INVALID, "norm backward: row_threads=%d is not threads=%d, but rows are not whole in registers",
              c->split.row_threads, c->split.threads);

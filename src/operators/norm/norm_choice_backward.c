@@ -342,30 +342,16 @@ static void choose_workers(const norm_rows *d, const ckl_device_info *device, no
     c->persistent_ctas = c->alone ? 0 : c->persistent_ctas;
 }
 
-/*
- * Rows in registers by the fewest CTAs, of one cluster, that take all in two turns: by single elements, too, which take
- * more registers. False: too many rows.
- */
-static bool choose_alone(const norm_rows *d, const ckl_device_info *device, norm_config *c)
+/* Rows in registers by one CTA, if it has registers for all at once, by single elements too, which take more. */
+static void choose_alone(const norm_rows *d, norm_config *c)
 {
-    enum { TURNS_MAX = 2 };
-    row_split s;
-    const int elements = BACKWARD_BYTES / dtype_bytes(d->dtype);
-    if (!d->affine || d->rows < 1 ||
-        !(choose_packed_split(d, device, &s) ||
-          choose_backward_split(d->cols, norm_widest_vector(d), elements, 1, &s)))
-        return false;
-    const int64_t unit = max_i64(WARP, s.row_threads), most = max_i64(unit, packed_threads(d, &s) / 2 / unit * unit);
-    int ctas = 1;
-    while (ctas < norm_alone_max(device) && d->rows * s.row_threads > ctas * most)
-        ctas *= 2;
-    s.threads = (int)min_i64(most, round_up(ceil_div(d->rows, ctas) * s.row_threads, unit));
-    if (d->rows > TURNS_MAX * ctas * row_split_rows(&s))
-        return false;
-    c->split = s;
+    row_split *s = &c->split;
+    const int64_t unit = max_i64(WARP, s->row_threads), threads = round_up(d->rows * s->row_threads, unit);
+    if (d->rows < 1 || s->cluster > 1 || threads > max_i64(unit, packed_threads(d, s) / 2))
+        return;
+    s->threads = (int)threads;
     c->ctas_per_sm = 1;
-    c->alone = ctas;
-    return true;
+    c->alone = true;
 }
 
 ckl_status norm_choose_backward(const void *desc, const ckl_device_info *device, void *config)
@@ -375,10 +361,12 @@ ckl_status norm_choose_backward(const void *desc, const ckl_device_info *device,
     if (d->direction != CKL_DIRECTION_BACKWARD)
         FAIL(CKL_UNSUPPORTED, "norm backward: direction is forward");
     norm_take_problem(d, c);
-    if (!choose_alone(d, device, c) && !choose_backward_flow(d, device, c))
+    if (!choose_backward_flow(d, device, c))
         choose_backward_rows(d, device, c);
     if (d->affine && c->flow.stages)
         choose_workers(d, device, c);
+    else if (d->affine && !c->tiled)
+        choose_alone(d, c);
     choose_column_lanes(d, device, c);
     return CKL_OK;
 }
