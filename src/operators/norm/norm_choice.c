@@ -76,15 +76,20 @@ row_split norm_tiled_split(const norm_rows *d, const ckl_device_info *device, bo
     return s;
 }
 
-void norm_take_problem(const norm_rows *d, norm_config *c)
+bool norm_is_prefetched(const norm_rows *d, const norm_config *c)
 {
+    enum { RING_SHARE = 4 };
     const int inputs = 1 + (d->direction == CKL_DIRECTION_BACKWARD) + d->residual;
     const int64_t elements = product_i64(d->rows, max_i64(d->ldx, d->cols));
+    return elements <= PREFETCHED_BYTES / (c->flow.stages ? RING_SHARE : 1) / (inputs * dtype_bytes(d->dtype));
+}
+
+void norm_take_problem(const norm_rows *d, norm_config *c)
+{
     c->dtype = d->dtype;
     c->centred = d->centred;
     c->affine = d->affine;
     c->residual = d->residual;
-    c->prefetch = elements <= PREFETCHED_BYTES / (inputs * dtype_bytes(d->dtype));
 }
 
 /* Bytes of a row in registers; longer ones flow if they can. */
@@ -323,6 +328,7 @@ ckl_status norm_choose_forward(const void *desc, const ckl_device_info *device, 
     const bool ragged = norm_is_ragged(d) && !prefers_elements(d);
     if (!choose_cut(d, device, c) && !choose_held_flow(d, device, c) && !choose_flow(d, device, c))
         choose_forward_rows(d, device, ragged, c);
+    c->prefetch = norm_is_prefetched(d, c);
     return CKL_OK;
 }
 
@@ -336,6 +342,7 @@ bool norm_candidate_forward(const void *desc, const ckl_device_info *device, int
         !row_split_candidate(d->cols, d->dtype, norm_widest_vector(d), i, &c->split))
         return false;
     row_split_widen(&c->split, d->rows, d->cols, d->dtype, 2, device);
+    c->prefetch = norm_is_prefetched(d, c);
     return true;
 }
 

@@ -136,9 +136,10 @@ static const flow_shape shapes[] = {
     { WHOLE, 2, 2, 1, 224, 224, 1, 16, 24, 20, AHEAD, 0, false, false },
     { WHOLE, 2, 2, 1, 256, 288, 1, 16, 27, 27, AHEAD, 0, false, false },
     { WHOLE, 2, 3, 1, 224, 256, 1, 16, 18, 18, AHEAD, 0, false, false },
+    { WHOLE, 2, 2, 2, 224, 224, 4, 16, 0, 16, AHEAD, 0, false, false },
     { WHOLE, 2, 2, 1, 320, 416, 1, 16, 28, 28, AHEAD, 0, false, false },
-    { WHOLE, 2, 2, 2, 224, 224, 2, 4, 0, 16, AHEAD, 0, false, false },
-    { WHOLE, 2, 2, 2, 224, 224, 8, 16, 16, 16, AHEAD, 0, false, false },
+    { WHOLE, 2, 2, 2, 224, 224, 2, 2, 0, 9, AHEAD, 0, false, false },
+    { WHOLE, 2, 2, 2, 224, 224, 8, 16, 9, 9, AHEAD, 0, false, false },
     { WHOLE, 2, 2, 2, 256, 256, 2, 16, 9, 9, AHEAD, 0, false, false },
     { WHOLE, 4, 1, 2, 128, 256, 1, 1, 20, 20, RING, 0, false, false },
     { WHOLE, 4, 1, 4, 160, 160, 1, 1, 18, 12, AHEAD, 0, false, false },
@@ -148,12 +149,13 @@ static const flow_shape shapes[] = {
     { WHOLE, 4, 4, 1, 128, 256, 8, 16, 16, 16, AHEAD, 0, false, false },
     { CUT, 4, 4, 1, 64, 256, 1, 16, 20, 20, AHEAD, 0, false, false },
     // others the one whose instructions cost least
-    { ODD, 2, 1, 2, 64, 288, 1, 16, 24, 24, HELD, 1, false, false },
+    { ODD, 2, 1, 2, 64, 288, 1, 16, 24, 24, HELD, 1.07, false, false },
     { ODD, 2, 1, 3, 64, 288, 1, 16, 15, 15, HELD, 1.1, false, false },
     { ODD, 2, 1, 1, 64, 288, 1, 16, 30, 30, HELD, 1, false, false },
     { RAGGED, 2, 4, 1, 64, 288, 1, 16, 16, 16, AHEAD, 1.1, false, false },
     { RAGGED, 4, 1, 3, 64, 288, 1, 16, 24, 0, HELD, 1, false, false },
     { RAGGED, 4, 1, 2, 64, 320, 1, 16, 24, 24, HELD, 1, false, false },
+    { RAGGED, 4, 3, 1, 64, 352, 1, 16, 24, 0, AHEAD, 1, false, false },
     { RAGGED, 4, 4, 1, 64, 288, 1, 16, 20, 18, AHEAD, 2.1, false, false },
     // of the rest, too
     { ALL, 2, 2, 2, 64, 256, 8, 16, 9, 9, AHEAD, 1, true, false },
@@ -368,5 +370,6 @@ ckl_status norm_choose_backward(const void *desc, const ckl_device_info *device,
     else if (d->affine && !c->tiled)
         choose_alone(d, c);
     choose_column_lanes(d, device, c);
+    c->prefetch = norm_is_prefetched(d, c);
     return CKL_OK;
 }
