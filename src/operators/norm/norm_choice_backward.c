@@ -149,7 +149,7 @@ static const flow_shape shapes[] = {
     { WHOLE, 4, 4, 1, 128, 256, 8, 16, 16, 16, AHEAD, 0, false, false },
     { CUT, 4, 4, 1, 64, 256, 1, 16, 20, 20, AHEAD, 0, false, false },
     // others the one whose instructions cost least
-    { ODD, 2, 1, 2, 64, 288, 1, 16, 24, 24, HELD, 1.07, false, false },
+    { ODD, 2, 1, 2, 64, 288, 1, 16, 24, 24, HELD, 1, false, false },
     { ODD, 2, 1, 3, 64, 288, 1, 16, 15, 15, HELD, 1.1, false, false },
     { ODD, 2, 1, 1, 64, 288, 1, 16, 30, 30, HELD, 1, false, false },
     { RAGGED, 2, 4, 1, 64, 288, 1, 16, 16, 16, AHEAD, 1.1, false, false },
@@ -313,13 +313,19 @@ static void choose_backward_rows(const norm_rows *d, const ckl_device_info *devi
         *s = norm_tiled_split(d, device, false);
 }
 
+/* A turn: clusters that do not look ahead wait for each other's sums. */
+static double turn_us(const norm_config *c)
+{
+    static const double TURN_US = 0.3, CLUSTER_US = 0.75;
+    return c->split.cluster > 1 && !c->flow.lookahead ? CLUSTER_US : TURN_US;
+}
+
 /* What so many CTAs or clusters cost beside their rows' bytes: turns, and partial sums, which are written and read. */
 static double workers_us(const norm_rows *d, const norm_config *c, int64_t workers)
 {
-    static const double AHEAD_US = 0.3, TURN_US = 0.75, BYTES_OF_US = 4e6; // of a turn, whose sums may wait
+    static const double BYTES_OF_US = 4e6;
     const double bytes = (double)even_workers(d->rows, workers) * (1 + d->centred) * 4 * (double)d->cols;
-    const double turn = c->flow.lookahead ? AHEAD_US : TURN_US;
-    return turn * (double)ceil_div(d->rows, workers) + 2 * bytes / BYTES_OF_US;
+    return turn_us(c) * (double)ceil_div(d->rows, workers) + 2 * bytes / BYTES_OF_US;
 }
 
 /*
@@ -340,7 +346,7 @@ static void choose_workers(const norm_rows *d, const ckl_device_info *device, no
         c->persistent_ctas = us < least ? ctas : c->persistent_ctas;
         least = fmin(least, us);
     }
-    c->alone = norm_phases(d, c) == 1 && ALONE_US * (double)d->rows < LAUNCH_US + least;
+    c->alone = norm_phases(d, c) == 1 && fmax(ALONE_US, turn_us(c)) * (double)d->rows < LAUNCH_US + least;
     c->persistent_ctas = c->alone ? 0 : c->persistent_ctas;
 }
 
