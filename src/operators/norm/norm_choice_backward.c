@@ -227,14 +227,15 @@ static bool fit_shape(const norm_rows *d, const ckl_device_info *device, flow *f
     const flow_shape *shape = f->shape;
     const int bytes = dtype_bytes(d->dtype), rows = rows_of(d);
     const bool most = d->centred || (bytes == 4 && d->residual), any = rows == WHOLE || shape->longest;
-    const int spilling = rows != WHOLE && !norm_in_phase(d) ? 4 * (d->residual + (d->centred && rows == RAGGED)) : 0;
+    const bool cut = rows != WHOLE && !norm_in_phase(d); // which takes registers: so many warps fewer do not spill
+    const int fewer = cut ? 4 * (d->residual + (d->centred && rows == RAGGED)) : 0;
     const int64_t threads = round_up(ceil_div(d->cols, (int64_t)elements_of(shape) * f->cluster), WARP);
     if (!(shape->rows & rows) || shape->bytes != bytes || f->cluster < shape->cluster_min ||
         f->cluster > shape->cluster_max || threads > shape->threads_max ||
         (threads < shape->threads_min && rows == WHOLE && !shape->longest))
         return false;
     f->threads = (int)max_i64(shape->threads_min, threads);
-    f->ctas_per_sm = ((most ? shape->warps_most : shape->warps) - spilling) / (f->threads / WARP + 1);
+    f->ctas_per_sm = ((most ? shape->warps_most : shape->warps) - fewer) / (f->threads / WARP + 1);
     if (any)
         return f->ctas_per_sm > 0 && (shape->longest || threads <= THREADS_LARGE ||
                                       d->rows * f->cluster >= ROWS_LARGE * f->ctas_per_sm * (int64_t)device->sm_count);
