@@ -1,7 +1,7 @@
 /* unit_map.c - element-wise kernels as their authors write them: shapes made simpler, a function of one's own. */
 #include "unit_emulator.h"
 
-#include "skeletons/map.h"
+#include "skeletons/map_launch.h"
 
 enum { ROWS = 37, COLUMNS = 60, PITCH = 64 };
 
@@ -69,12 +69,13 @@ TEST(callback)
     ckl_device *gpu = test_open("");
     map_shape s = padded_and_broadcast;
     map_simplify(&s);
-    map_kernel k = { .inputs = 2,
-                     .dtype = { CKL_F32, CKL_F32, CKL_F32 },
-                     .compute = CKL_F32,
-                     .config = { .threads = 256, .vec = 4, .steps = 4 } };
-    k.config = map_choose(k, s, &gpu->info);
-    assert_ok(map_admit("test", k, s, &gpu->info));
+    const map_problem p = {
+        "test", s, { .inputs = 2, .dtype = { CKL_F32, CKL_F32, CKL_F32 }, .compute = CKL_F32, .config.expr = "" }
+    };
+    map_config config = { .threads = 256, .vec = 4, .steps = 4 };
+    assert_ok(map_choose_config(&p, &gpu->info, &config));
+    assert_ok(map_admit_config(&p, &gpu->info, &config));
+    const map_kernel k = map_kernel_by(&p, &config);
     assert_int_equal(k.config.vec, 4);
 
     const void *pointers[] = { test_upload(gpu, x, sizeof x), test_upload(gpu, y, sizeof y),

@@ -45,11 +45,8 @@ typedef struct problem {
 
 static const problem problems[] = {
     { .line = "layernorm rows=30 cols=1283 dtype=f16 direction=backward ldx=1347 ldy=1291 impl=backward "
-              "config='alone=0 persistent_ctas=1 threads=96 row_threads=96 vec=8 steps=1 ragged=1 stages=6 "
-              "residence=registers chunks=2'",
+              "config='persistent_ctas=1 threads=96 row_threads=96 steps=1 stages=6 residence=registers chunks=2'",
       .spared = { { "norm_columns.c", IR_WARP_SYNC, "lanes of a warp share a clock" } } },
-    { .line = "layernorm rows=30 cols=250 dtype=bf16 direction=backward ldx=256 ldy=256 impl=backward "
-              "config='threads=96 row_threads=32 vec=2 steps=4 exact=0 alone=4'" },
     { .line = "softmax shape=8x33333 dtype=bf16 impl=pipeline config='cluster=2 stages=6 residence=ring'",
       .spared = { { "row_pipeline.c", IR_CLUSTER_WAIT, "each CTA has waited for all that peers send to it" } } },
     { .line = "groupnorm n=2 c=160 h=24 w=24 groups=4 direction=backward", .full = true },

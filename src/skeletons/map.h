@@ -84,12 +84,6 @@ typedef struct map_kernel {
 /* The kernel of a config, which has its types. */
 map_kernel map_kernel_of(const map_config *config);
 
-/* A config for a simplified shape, from k's types and k's defaults: small problems are spread over the SMs. */
-map_config map_choose(map_kernel k, map_shape s, const ckl_device_info *device);
-
-/* Whether k's config computes that shape; `what` opens the sentence: "add vector". */
-ckl_status map_admit(const char *what, map_kernel k, map_shape s, const ckl_device_info *device);
-
 /* Elements of a tile: what one CTA computes. Of crossed operands it is `cross_rows` rows of MAP_CROSS_TILE elements. */
 enum { MAP_CROSS_TILE = 64, MAP_PAIR_BYTES = 4 };
 int64_t map_tile(const map_kernel *k);

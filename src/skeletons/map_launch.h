@@ -14,7 +14,18 @@ typedef struct map_problem {
     map_kernel kernel;
 } map_problem;
 
-/* Members of an implementation of map_problems, its config being a map_config. */
+/* Its kernel by that config. */
+static inline map_kernel map_kernel_by(const map_problem *p, const map_config *config)
+{
+    map_kernel k = p->kernel;
+    k.config = *config;
+    return k;
+}
+
+/*
+ * Members of an implementation of map_problems, its config being a map_config. What is chosen depends on its defaults;
+ * small problems are spread over the SMs.
+ */
 ckl_status map_choose_config(const void *problem, const ckl_device_info *device, void *config);
 bool map_candidate(const void *problem, const ckl_device_info *device, int i, void *config);
 plan_cost map_cost(const void *problem, const ckl_device_info *device, const void *config);

@@ -262,11 +262,11 @@ void map_rows_describe(const map_kernel *k, map_function *f, void *user)
         rows = mul(rows, p.size[d]);
     row_place place = row_here(&split, rows, p.size[k->config.rank - 1]);
     min_ctas_per_sm(k->config.ctas_per_sm);
+    map_prefetch(k, &p);
     find_rows(&body, &p, place.row);
     row_spans spans = row_spans_of(&split, &place, body.address[k->inputs], k->dtype[k->inputs], imm(0));
     row_span tile = spans.of[0], ends = spans.of[1];
     tile.place = row_from(&tile.place, mul(cta_y(), imm((int)row_split_cols(&split))));
-    map_prefetch(k, &p);
     launch_dependents();
     grid_wait(); // what is above overlaps the end of the kernel before
     load_repeated(&body, &p, place.exists);

@@ -133,7 +133,7 @@ static int64_t row_ctas(const ckl_plan *plan, int kernel)
     if (c->persistent_ctas > 0)
         clusters = (int64_t)plan->device->info.sm_count * c->persistent_ctas / s.cluster;
     if (c->alone)
-        return c->alone * s.cluster;
+        clusters = 1;
     if (d->direction == CKL_DIRECTION_FORWARD && (tiled || !c->shared_weights))
         return flows ? min_i64(ctas, max_i64(1, clusters) * s.cluster) : ctas;
     return workers_for(d, c, max_i64(1, clusters)) * s.cluster;

@@ -224,17 +224,11 @@ static void each_row(row *r, const turns *t)
     }
 }
 
-/* Are sums of columns added up in shared memory: those of several rows, or of several CTAs that are alone? */
-static bool shares_sums(const row *r)
-{
-    return takes_several(&r->split) || r->cfg->alone > 1;
-}
-
 /* Stores this thread's sums of columns as those of `group`. */
 static void store_sums(const row *r, const row_place *p, val group)
 {
     const norm_sums sums = { r->cfg, { r->rDgamma, r->rDbeta }, sums_of(r).count, r->exchange };
-    if (shares_sums(r))
+    if (takes_several(&r->split))
         norm_store_cta_sums(&r->split, &r->o, &sums);
     else
         norm_store_sums(&r->split, p, &r->o, &sums, group);
@@ -280,13 +274,11 @@ static void backward_rows(const norm_config *cfg, bool vectors)
               .split = vectors ? cfg->split : row_split_scalar(&cfg->split),
               .o = params_of(norm_backward) };
     r.place = row_here(&r.split, r.o.rows, r.o.cols);
-    if (cfg->alone > 1)
-        cluster_size(cfg->alone);
     if (vectors || cfg->tiled) // single elements take more registers
         min_ctas_per_sm(cfg->ctas_per_sm);
     make_variables(&r);
     const bool sums = cfg->affine && !cfg->tiled;
-    if (sums && !shares_sums(&r))
+    if (sums && !takes_several(&r.split))
         r.exchange = norm_exchange_alloc(&r.split);
     prefetch(&r);
     grid_wait(); // what is above overlaps the end of the kernel before

@@ -76,15 +76,20 @@ row_split norm_tiled_split(const norm_rows *d, const ckl_device_info *device, bo
     return s;
 }
 
-void norm_take_problem(const norm_rows *d, norm_config *c)
+bool norm_is_prefetched(const norm_rows *d, const norm_config *c)
 {
+    enum { RING_SHARE = 4 };
     const int inputs = 1 + (d->direction == CKL_DIRECTION_BACKWARD) + d->residual;
     const int64_t elements = product_i64(d->rows, max_i64(d->ldx, d->cols));
+    return elements <= PREFETCHED_BYTES / (c->flow.stages ? RING_SHARE : 1) / (inputs * dtype_bytes(d->dtype));
+}
+
+void norm_take_problem(const norm_rows *d, norm_config *c)
+{
     c->dtype = d->dtype;
     c->centred = d->centred;
     c->affine = d->affine;
     c->residual = d->residual;
-    c->prefetch = elements <= PREFETCHED_BYTES / (inputs * dtype_bytes(d->dtype));
 }
 
 /* Bytes of a row in registers; longer ones flow if they can. */
@@ -323,6 +328,7 @@ ckl_status norm_choose_forward(const void *desc, const ckl_device_info *device, 
     const bool ragged = norm_is_ragged(d) && !prefers_elements(d);
     if (!choose_cut(d, device, c) && !choose_held_flow(d, device, c) && !choose_flow(d, device, c))
         choose_forward_rows(d, device, ragged, c);
+    c->prefetch = norm_is_prefetched(d, c);
     return CKL_OK;
 }
 
@@ -336,6 +342,7 @@ bool norm_candidate_forward(const void *desc, const ckl_device_info *device, int
         !row_split_candidate(d->cols, d->dtype, norm_widest_vector(d), i, &c->split))
         return false;
     row_split_widen(&c->split, d->rows, d->cols, d->dtype, 2, device);
+    c->prefetch = norm_is_prefetched(d, c);
     return true;
 }
 
@@ -430,12 +437,7 @@ ckl_status norm_admit_backward(const void *desc, const ckl_device_info *device, 
     if (c->shared_weights)
         FAIL(CKL_INVALID, "norm backward: shared_weights=1 is for forward");
     if (c->alone && (!c->affine || c->tiled || norm_phases(d, c) != 1))
-        FAIL(CKL_INVALID, "norm backward: alone=%d is for sums of columns of rows that lie alike to 16-byte boundaries",
-             c->alone);
-    if (c->alone < 0 || (c->alone & (c->alone - 1)) || c->alone > norm_alone_max(device) ||
-        (c->alone > 1 && (c->flow.stages || c->split.cluster > 1)))
-        FAIL(CKL_INVALID, "norm backward: alone=%d is no power of two up to %d, or rows flow or have clusters",
-             c->alone, norm_alone_max(device));
+        FAIL(CKL_INVALID, "norm backward: alone=1 is for sums of columns of rows that lie alike to 16-byte boundaries");
     if (c->split.row_threads != c->split.threads && (c->split.ragged || c->flow.stages || c->tiled))
         FAIL(CKL_INVALID, "norm backward: row_threads=%d is not threads=%d, but rows are not whole in registers",
              c->split.row_threads, c->split.threads);

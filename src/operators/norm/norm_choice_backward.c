@@ -136,9 +136,10 @@ static const flow_shape shapes[] = {
     { WHOLE, 2, 2, 1, 224, 224, 1, 16, 24, 20, AHEAD, 0, false, false },
     { WHOLE, 2, 2, 1, 256, 288, 1, 16, 27, 27, AHEAD, 0, false, false },
     { WHOLE, 2, 3, 1, 224, 256, 1, 16, 18, 18, AHEAD, 0, false, false },
+    { WHOLE, 2, 2, 2, 224, 224, 4, 16, 0, 16, AHEAD, 0, false, false },
     { WHOLE, 2, 2, 1, 320, 416, 1, 16, 28, 28, AHEAD, 0, false, false },
-    { WHOLE, 2, 2, 2, 224, 224, 2, 4, 0, 16, AHEAD, 0, false, false },
-    { WHOLE, 2, 2, 2, 224, 224, 8, 16, 16, 16, AHEAD, 0, false, false },
+    { WHOLE, 2, 2, 2, 224, 224, 2, 2, 0, 9, AHEAD, 0, false, false },
+    { WHOLE, 2, 2, 2, 224, 224, 8, 16, 9, 9, AHEAD, 0, false, false },
     { WHOLE, 2, 2, 2, 256, 256, 2, 16, 9, 9, AHEAD, 0, false, false },
     { WHOLE, 4, 1, 2, 128, 256, 1, 1, 20, 20, RING, 0, false, false },
     { WHOLE, 4, 1, 4, 160, 160, 1, 1, 18, 12, AHEAD, 0, false, false },
@@ -154,6 +155,7 @@ static const flow_shape shapes[] = {
     { RAGGED, 2, 4, 1, 64, 288, 1, 16, 16, 16, AHEAD, 1.1, false, false },
     { RAGGED, 4, 1, 3, 64, 288, 1, 16, 24, 0, HELD, 1, false, false },
     { RAGGED, 4, 1, 2, 64, 320, 1, 16, 24, 24, HELD, 1, false, false },
+    { RAGGED, 4, 3, 1, 64, 352, 1, 16, 24, 0, AHEAD, 1, false, false },
     { RAGGED, 4, 4, 1, 64, 288, 1, 16, 20, 18, AHEAD, 2.1, false, false },
     // of the rest, too
     { ALL, 2, 2, 2, 64, 256, 8, 16, 9, 9, AHEAD, 1, true, false },
@@ -225,14 +227,15 @@ static bool fit_shape(const norm_rows *d, const ckl_device_info *device, flow *f
     const flow_shape *shape = f->shape;
     const int bytes = dtype_bytes(d->dtype), rows = rows_of(d);
     const bool most = d->centred || (bytes == 4 && d->residual), any = rows == WHOLE || shape->longest;
-    const int spilling = rows != WHOLE && !norm_in_phase(d) ? 4 * (d->residual + (d->centred && rows == RAGGED)) : 0;
+    const bool cut = rows != WHOLE && !norm_in_phase(d); // which takes registers: so many warps fewer do not spill
+    const int fewer = cut ? 4 * (d->residual + (d->centred && rows == RAGGED)) : 0;
     const int64_t threads = round_up(ceil_div(d->cols, (int64_t)elements_of(shape) * f->cluster), WARP);
     if (!(shape->rows & rows) || shape->bytes != bytes || f->cluster < shape->cluster_min ||
         f->cluster > shape->cluster_max || threads > shape->threads_max ||
         (threads < shape->threads_min && rows == WHOLE && !shape->longest))
         return false;
     f->threads = (int)max_i64(shape->threads_min, threads);
-    f->ctas_per_sm = ((most ? shape->warps_most : shape->warps) - spilling) / (f->threads / WARP + 1);
+    f->ctas_per_sm = ((most ? shape->warps_most : shape->warps) - fewer) / (f->threads / WARP + 1);
     if (any)
         return f->ctas_per_sm > 0 && (shape->longest || threads <= THREADS_LARGE ||
                                       d->rows * f->cluster >= ROWS_LARGE * f->ctas_per_sm * (int64_t)device->sm_count);
@@ -311,13 +314,19 @@ static void choose_backward_rows(const norm_rows *d, const ckl_device_info *devi
         *s = norm_tiled_split(d, device, false);
 }
 
+/* A turn: clusters that do not look ahead wait for each other's sums. */
+static double turn_us(const norm_config *c)
+{
+    static const double TURN_US = 0.3, CLUSTER_US = 0.75;
+    return c->split.cluster > 1 && !c->flow.lookahead ? CLUSTER_US : TURN_US;
+}
+
 /* What so many CTAs or clusters cost beside their rows' bytes: turns, and partial sums, which are written and read. */
 static double workers_us(const norm_rows *d, const norm_config *c, int64_t workers)
 {
-    static const double AHEAD_US = 0.3, TURN_US = 0.75, BYTES_OF_US = 4e6; // of a turn, whose sums may wait
+    static const double BYTES_OF_US = 4e6;
     const double bytes = (double)even_workers(d->rows, workers) * (1 + d->centred) * 4 * (double)d->cols;
-    const double turn = c->flow.lookahead ? AHEAD_US : TURN_US;
-    return turn * (double)ceil_div(d->rows, workers) + 2 * bytes / BYTES_OF_US;
+    return turn_us(c) * (double)ceil_div(d->rows, workers) + 2 * bytes / BYTES_OF_US;
 }
 
 /*
@@ -338,34 +347,20 @@ static void choose_workers(const norm_rows *d, const ckl_device_info *device, no
         c->persistent_ctas = us < least ? ctas : c->persistent_ctas;
         least = fmin(least, us);
     }
-    c->alone = norm_phases(d, c) == 1 && ALONE_US * (double)d->rows < LAUNCH_US + least;
+    c->alone = norm_phases(d, c) == 1 && fmax(ALONE_US, turn_us(c)) * (double)d->rows < LAUNCH_US + least;
     c->persistent_ctas = c->alone ? 0 : c->persistent_ctas;
 }
 
-/*
- * Rows in registers by the fewest CTAs, of one cluster, that take all in two turns: by single elements, too, which take
- * more registers. False: too many rows.
- */
-static bool choose_alone(const norm_rows *d, const ckl_device_info *device, norm_config *c)
+/* Rows in registers by one CTA, if it has registers for all at once, by single elements too, which take more. */
+static void choose_alone(const norm_rows *d, norm_config *c)
 {
-    enum { TURNS_MAX = 2 };
-    row_split s;
-    const int elements = BACKWARD_BYTES / dtype_bytes(d->dtype);
-    if (!d->affine || d->rows < 1 ||
-        !(choose_packed_split(d, device, &s) ||
-          choose_backward_split(d->cols, norm_widest_vector(d), elements, 1, &s)))
-        return false;
-    const int64_t unit = max_i64(WARP, s.row_threads), most = max_i64(unit, packed_threads(d, &s) / 2 / unit * unit);
-    int ctas = 1;
-    while (ctas < norm_alone_max(device) && d->rows * s.row_threads > ctas * most)
-        ctas *= 2;
-    s.threads = (int)min_i64(most, round_up(ceil_div(d->rows, ctas) * s.row_threads, unit));
-    if (d->rows > TURNS_MAX * ctas * row_split_rows(&s))
-        return false;
-    c->split = s;
+    row_split *s = &c->split;
+    const int64_t unit = max_i64(WARP, s->row_threads), threads = round_up(d->rows * s->row_threads, unit);
+    if (d->rows < 1 || s->cluster > 1 || threads > max_i64(unit, packed_threads(d, s) / 2))
+        return;
+    s->threads = (int)threads;
     c->ctas_per_sm = 1;
-    c->alone = ctas;
-    return true;
+    c->alone = true;
 }
 
 ckl_status norm_choose_backward(const void *desc, const ckl_device_info *device, void *config)
@@ -375,10 +370,13 @@ ckl_status norm_choose_backward(const void *desc, const ckl_device_info *device,
     if (d->direction != CKL_DIRECTION_BACKWARD)
         FAIL(CKL_UNSUPPORTED, "norm backward: direction is forward");
     norm_take_problem(d, c);
-    if (!choose_alone(d, device, c) && !choose_backward_flow(d, device, c))
+    if (!choose_backward_flow(d, device, c))
         choose_backward_rows(d, device, c);
     if (d->affine && c->flow.stages)
         choose_workers(d, device, c);
+    else if (d->affine && !c->tiled)
+        choose_alone(d, c);
     choose_column_lanes(d, device, c);
+    c->prefetch = norm_is_prefetched(d, c);
     return CKL_OK;
 }

@@ -13,9 +13,7 @@ typedef struct cta_sums {
     const norm_sums *of;
     int kinds;
     int groups;   // of threads that have the same columns: warps, or rows of several warps
-    int ctas;     // whose sums are added up, those of a cluster: each has a share of the columns
     tensor sSums; // (LANES,VEC,KINDS,GROUPS)
-    int64_t all;  // of several CTAs: offset of their sums of this CTA's columns, (COLUMNS,KINDS,CTAS)
 } cta_sums;
 
 enum { WARP = 32, PAD = 4 };
@@ -50,105 +48,42 @@ static void set_gradient(const norm_backward_values *o, ckl_dtype dtype, val gra
     set(gmem_vector(gradient, dtype, o->cols), column, convert(dtype, total));
 }
 
-static val total_of(const cta_sums *c, val place, val v, int kind)
-{
-    val total = at(c->sSums, place, v, kind, 0);
-    for (int group = 1; group < c->groups; group++)
-        total = add(total, at(c->sSums, place, v, kind, group));
-    return total;
-}
-
-static void set_gradients(const cta_sums *c, val column, const val *totals)
-{
-    IF(lt(column, c->o->cols))
-        for (int kind = 0; kind < c->kinds; kind++)
-            set_gradient(c->o, c->of->cfg->dtype, kind ? c->o->dbeta : c->o->dgamma, column, totals[kind]);
-}
-
-static int columns_of(const cta_sums *c)
-{
-    return c->split->row_threads * c->split->vec;
-}
-
-/* Columns of a step whose sums a CTA adds up. */
-static int share_of(const cta_sums *c)
-{
-    return (int)ceil_div(columns_of(c), c->ctas);
-}
-
-/* Sends the CTA's sums to those that add them up. */
-static void send_columns(const cta_sums *c)
-{
-    const int share = share_of(c);
-    LOOP_FROM(here, thread(), imm_as(U32, columns_of(c)), imm(c->split->threads)) {
-        val number = mul(cluster_rank(), imm(c->kinds * share)), to = add(number, rem(here, imm(share)));
-        val peer = mapa(add(smem_address(c->all), mul(to, imm(4))), div(here, imm(share)));
-        for (int kind = 0; kind < c->kinds; kind++)
-            store_cluster(F32, peer, 4LL * kind * share,
-                          total_of(c, div(here, imm(c->split->vec)), rem(here, imm(c->split->vec)), kind));
-    }
-}
-
-static void add_shares(const cta_sums *c, int step)
-{
-    const int share = share_of(c);
-    tensor sAll =
-        smem_view(smem_address(c->all), F32, compact(shape(share, c->kinds, c->ctas))); // (COLUMNS,KINDS,CTAS)
-    LOOP_FROM(here, thread(), imm_as(U32, share), imm(c->split->threads)) {
-        val column = add(mul(cluster_rank(), imm(share)), here), totals[2];
-        for (int kind = 0; kind < c->kinds; kind++) {
-            totals[kind] = at(sAll, here, kind, 0);
-            for (int cta = 1; cta < c->ctas; cta++)
-                totals[kind] = add(totals[kind], at(sAll, here, kind, cta));
-        }
-        IF(lt(column, imm(columns_of(c))))
-            set_gradients(c, add(column, imm(step * columns_of(c))), totals);
-    }
-}
-
 static void store_columns(const cta_sums *c, int step)
 {
     const row_split *s = c->split;
-    const int columns = columns_of(c);
+    const int columns = s->row_threads * s->vec;
     val cols = c->o->cols, line = mul(convert(I64, cta_x()), imm(c->kinds));
     layout lines = make_layout(shape(cols, mul(c->o->groups, imm(c->kinds))), coord(1, partial_pitch(c->o)));
     tensor gPartial = gmem_tensor(c->o->partial, F32, lines); // (COLS,LINES)
     for (int first = 0; first < columns; first += s->threads) {
-        val here = add(thread(), imm(first)), column = add(here, imm(step * columns)), totals[2];
+        val here = add(thread(), imm(first)), column = add(here, imm(step * columns));
         val v = rem(here, imm(s->vec)), place = div(here, imm(s->vec));
-        IF(logical_and(lt(here, imm(columns)), lt(column, cols))) {
-            for (int kind = 0; kind < c->kinds; kind++)
-                totals[kind] = total_of(c, place, v, kind);
-            if (c->of->cfg->alone)
-                set_gradients(c, column, totals);
-            for (int kind = 0; kind < c->kinds && !c->of->cfg->alone; kind++)
-                set(gPartial, coord(column, add(line, imm(kind))), totals[kind]);
-        }
+        IF(logical_and(lt(here, imm(columns)), lt(column, cols)))
+            for (int kind = 0; kind < c->kinds; kind++) {
+                val total = at(c->sSums, place, v, kind, 0);
+                for (int group = 1; group < c->groups; group++)
+                    total = add(total, at(c->sSums, place, v, kind, group));
+                if (c->of->cfg->alone)
+                    set_gradient(c->o, c->of->cfg->dtype, kind ? c->o->dbeta : c->o->dgamma, column, total);
+                else
+                    set(gPartial, coord(column, add(line, imm(kind))), total);
+            }
     }
 }
 
 void norm_store_cta_sums(const row_split *s, const norm_backward_values *o, const norm_sums *sums)
 {
-    const int kinds = sums->kinds, pitch = s->row_threads + PAD, ctas = (int)max_i64(1, sums->cfg->alone),
+    const int kinds = sums->kinds, pitch = s->row_threads + PAD,
               groups = s->threads / (int)max_i64(s->row_threads, WARP);
     layout by_groups = make_layout(shape(s->row_threads, s->vec, kinds, groups),
                                    stride(1, pitch, s->vec * pitch, kinds * s->vec * pitch));
-    cta_sums c = { s, o, sums, kinds, groups, ctas, smem_tensor("sums", F32, by_groups, 16), 0 };
-    if (ctas > 1)
-        c.all = smem_alloc("all sums", 4LL * share_of(&c) * kinds * ctas, 16);
+    const cta_sums c = { s, o, sums, kinds, groups, smem_tensor("sums", F32, by_groups, 16) };
     for (int step = 0; step < s->steps; step++) {
-        if (step > 0 && ctas == 1)
+        if (step > 0)
             cta_sync(); // the sums of the step before have been read
         write_group_sums(&c, step);
-        if (ctas == 1) {
-            cta_sync();
-            store_columns(&c, step);
-            continue;
-        }
-        cluster_sync(); // all CTAs have begun, and have read those of the step before
-        send_columns(&c);
-        cluster_sync();
-        add_shares(&c, step);
+        cta_sync();
+        store_columns(&c, step);
     }
 }
 

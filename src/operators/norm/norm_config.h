@@ -39,8 +39,8 @@ typedef struct norm_rows {
     X(owner, bool, dgamma_in_smem, "0", "0 1",                                                           \
       "backward, of rows that flow: sums of dgamma are in shared memory, else in registers")             \
     X(owner, int, persistent_ctas, "0", "0 1 2 3 4 6 8", "persistent CTAs of an SM; 0: as many as fit")  \
-    X(owner, int, alone, "0", "0 1 2 4 8 16",                                                            \
-      "backward: so many CTAs, or one cluster, take all rows and store the sums of columns at once")     \
+    X(owner, bool, alone, "0", "0 1",                                                                    \
+      "backward: one CTA or cluster takes all rows, and stores the sums of columns at once")             \
     X(owner, int, column_lanes, "32", "8 16 32", "of a warp along a row, when columns are added up")
 
 /* split: of a row over the threads that hold it or, where rows flow, of a chunk. */
@@ -160,12 +160,6 @@ static inline norm_config norm_tiled(const norm_config *c)
     return tiled;
 }
 
-/* CTAs that may add up their sums of columns in one cluster. */
-static inline int norm_alone_max(const ckl_device_info *device)
-{
-    return device->has_tma ? row_pipeline_cluster_max(device) : 1;
-}
-
 /* Columns of a lane in the kernel that sums them: rows that flow are whole vectors, if not ragged. */
 static inline int norm_column_vec(const norm_config *c)
 {
@@ -186,6 +180,12 @@ bool norm_is_ragged(const norm_rows *d);
 int64_t norm_phases(const norm_rows *d, const norm_config *c); // of rows to 16-byte boundaries, where that matters
 row_split norm_tiled_split(const norm_rows *d, const ckl_device_info *device, bool ragged);
 void norm_take_problem(const norm_rows *d, norm_config *c);
+
+/*
+ * Do the inputs come to L2 while a launch begins? A ring asks for rows ahead by itself: gradients of 512x4096 bf16, 8 MB,
+ * take 11.2 us with and 10.8 without.
+ */
+bool norm_is_prefetched(const norm_rows *d, const norm_config *c);
 
 /* As an implementation's choose and admit: plan/plan.h. */
 ckl_status norm_choose_forward(const void *desc, const ckl_device_info *device, void *config);
@@ -210,7 +210,7 @@ typedef struct norm_sums {
     int64_t exchange; // norm_exchange_alloc()
 } norm_sums;
 
-/* Stores the sums of a CTA with several rows at once, or of all CTAs that are alone. */
+/* Stores the sums of a CTA with several rows at once. */
 void norm_store_cta_sums(const row_split *s, const norm_backward_values *o, const norm_sums *sums);
 
 /* Allocates that; its offset. */

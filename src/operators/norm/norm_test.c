@@ -102,11 +102,9 @@ static const char *const cases[] = {
     "rows=9 cols=2048 direction=backward ldy=2049                # rows of dx alone are ragged",
     "rows=9 cols=20001 direction=backward ldx=20003 ldy=20006 dtype=f16",
     "rows=70 cols=2601 direction=backward dtype=bf16             # ragged rows of three chunks",
-    "rows=40 cols=519 direction=backward dtype=bf16 fill=uniform impl=backward config='alone=0 threads=32 "
-    "row_threads=32 "
+    "rows=40 cols=519 direction=backward dtype=bf16 fill=uniform impl=backward config='threads=32 row_threads=32 "
     "cluster=1 vec=8 steps=1 ragged=1 exact=0 stages=4 residence=ring lookahead=1 chunks=2 cut=0' # full or not",
-    "rows=40 cols=521 direction=backward dtype=f16 fill=uniform impl=backward config='alone=0 threads=32 "
-    "row_threads=32 "
+    "rows=40 cols=521 direction=backward dtype=f16 fill=uniform impl=backward config='threads=32 row_threads=32 "
     "cluster=1 vec=8 steps=1 ragged=1 exact=0 stages=6 residence=ring lookahead=1 chunks=3 cut=0' # of two or three",
     "rows=9 cols=521 dtype=f16 offset=100 impl=forward config='threads=32 row_threads=32 cluster=2 vec=8 steps=1 "
     "ragged=1 exact=0 stages=4 residence=registers lookahead=0 chunks=2 shared_weights=1' # in a pair",
@@ -200,8 +198,7 @@ static const char *const cases[] = {
     "rows=9 cols=1003 ldx=1009 ldy=1011 dtype=f16 stagger=1 impl=forward config='threads=64 row_threads=64 cluster=1 "
     "vec=8 steps=1 ragged=1 exact=0 stages=8 residence=ring lookahead=1 chunks=2 cut=1' # single elements where "
     "pointers want it",
-    "rows=40 cols=1003 direction=backward ldx=1009 ldy=1011 dtype=f16 fill=hard impl=backward config='alone=0 "
-    "threads=64 "
+    "rows=40 cols=1003 direction=backward ldx=1009 ldy=1011 dtype=f16 fill=hard impl=backward config='threads=64 "
     "row_threads=64 cluster=1 vec=8 steps=2 ragged=1 exact=0 stages=3 residence=registers lookahead=0 chunks=1 cut=1'",
     "rows=3 cols=1283 direction=backward dtype=f16    # fewer rows than phases",
     "rows=1203 cols=1003 direction=backward dtype=bf16 # CTAs that go from one phase to the next one",
@@ -209,8 +206,7 @@ static const char *const cases[] = {
     "rows=700 cols=1003 direction=backward ldx=1010 ldy=1003 dtype=bf16 impl=backward config='threads=64 "
     "row_threads=64 cluster=1 vec=8 steps=2 ragged=1 exact=0 stages=3 residence=registers lookahead=0 chunks=1 cut=1 "
     "persistent_ctas=1' # rows of a CTA end alike where they are written",
-    "rows=40 cols=1003 direction=backward ldx=1003 ldy=1010 residual=1 impl=backward config='alone=0 threads=64 "
-    "row_threads=64 "
+    "rows=40 cols=1003 direction=backward ldx=1003 ldy=1010 residual=1 impl=backward config='threads=64 row_threads=64 "
     "cluster=2 vec=4 steps=1 ragged=1 exact=0 stages=6 residence=ring lookahead=1 chunks=2 cut=1'",
     "rows=9 cols=2480 ldx=2481 ldy=2488 dtype=f16    # cut, by two warps",
     "rows=4 cols=64 eps=0.5 dtype=bf16",
@@ -228,10 +224,6 @@ static const char *const cases[] = {
     "rows=1 cols=265000 direction=backward fill=uniform # longer than the registers of a cluster",
     "rows=5 cols=300 direction=backward residual=1 impl=backward config='threads=128 row_threads=128 steps=1 tiled=1 "
     "alone=0'",
-    "rows=37 cols=250 direction=backward dtype=bf16 ldx=256 ldy=256 impl=backward config='threads=96 row_threads=32 "
-    "vec=2 steps=4 exact=0 alone=4' # CTAs exchange sums of columns, of which the last have none",
-    "rows=37 cols=250 direction=backward dtype=bf16 ldx=256 ldy=256 impl=backward config='threads=64 row_threads=64 "
-    "vec=2 steps=2 exact=0 alone=16' # one row a CTA",
     "rows=700 cols=64 direction=backward impl=backward config='threads=32 row_threads=32 steps=1 exact=0 "
     "persistent_ctas=2' # persistent CTAs",
     "rows=600 cols=512 direction=backward dtype=bf16 impl=backward config='threads=32 row_threads=32 persistent_ctas=1 "
@@ -243,7 +235,7 @@ static const char *const cases[] = {
     "rows=1203 cols=64 direction=backward misalign=1 impl=backward config='threads=96 row_threads=16 steps=1 "
     "persistent_ctas=1' # by single elements",
     "rows=1500 cols=100 direction=backward affine=0 impl=backward config='threads=64 row_threads=16 steps=2'",
-    "rows=4 cols=4096 direction=backward impl=backward config='alone=0 threads=256 row_threads=256 cluster=4 steps=1 "
+    "rows=4 cols=4096 direction=backward impl=backward config='threads=256 row_threads=256 cluster=4 steps=1 "
     "exact=1 stages=0 residence=ring chunks=0 ctas_per_sm=0'",
     "rows=60 cols=1272 direction=backward dtype=bf16  # three chunks of few threads; some have none of the last",
     "rows=701 cols=1024 direction=backward dtype=bf16 impl=backward config='threads=192 row_threads=64 ctas_per_sm=2 "
@@ -265,10 +257,9 @@ static const char *const cases[] = {
     "rows=150 cols=2000 direction=backward dtype=bf16 # rows that flow, held in registers",
     "rows=5 cols=9000 direction=backward residual=1   # held in the ring, a cluster",
     "rows=33 cols=2000 direction=backward dtype=f16 misalign=1 # not for bulk copies",
-    "rows=20 cols=520 direction=backward dtype=bf16 residual=1 impl=backward config='alone=0 threads=32 row_threads=32 "
+    "rows=20 cols=520 direction=backward dtype=bf16 residual=1 impl=backward config='threads=32 row_threads=32 "
     "cluster=2 vec=8 steps=1 stages=4 residence=ring chunks=2 exact=0'",
-    "rows=150 cols=520 direction=backward dtype=bf16 impl=backward config='alone=0 threads=32 row_threads=32 cluster=2 "
-    "vec=8 "
+    "rows=150 cols=520 direction=backward dtype=bf16 impl=backward config='threads=32 row_threads=32 cluster=2 vec=8 "
     "steps=1 stages=4 residence=ring chunks=2 exact=0 dgamma_in_smem=1 persistent_ctas=1' # sums in "
     "shared memory, persistent CTAs",
     "rows=300 cols=520 direction=backward dtype=bf16 impl=backward config='threads=32 row_threads=32 cluster=2 vec=8 "
@@ -348,8 +339,6 @@ static const char *const population[] = {
               "norm backward: shared_weights=1 is for forward" },                                            \
             { "rows=9 cols=9001 dtype=f16 direction=backward impl=backward config='alone=1'", CKL_INVALID,   \
               "norm backward: alone=1 is for sums of columns of rows that lie alike" },                      \
-            { "rows=9 cols=64 direction=backward impl=backward config='alone=3'", CKL_INVALID,               \
-              "norm backward: alone=3 is no power of two up to 16" },                                        \
             { NULL, CKL_OK, NULL },                                                                          \
     }
 
