@@ -55,8 +55,8 @@ static bool has_parts(const ckl_attention_desc *d, const ckl_device_info *device
 }
 
 /*
- * Is a third consumer worth it? Its tile takes `times` as long as one of two, a part of one PART of that. SMs take tiles
- * in whole turns; drawn ones in no order at last, so these are to be `turns` or more.
+ * Is a third consumer worth it? Its tile takes `times` as long as one of two, a part of one PART of that. SMs take
+ * tiles in whole turns; drawn ones in no order at last, so these are to be `turns` or more.
  */
 static bool gains_by_third(const ckl_attention_desc *d, const ckl_device_info *device, const attention_sm90_config *c,
                            double times, int turns)
