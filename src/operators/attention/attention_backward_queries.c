@@ -5,9 +5,9 @@
  * Each consumer computes a tile of 64 rows of dQ^T: 64 of up to 128 elements for all queries of a block, or up to 64
  * elements for half of the queries. A warp has 16 rows; they lie in the workspace thread by thread, so all accesses are
  * contiguous, and only the last kernel needs to know the order. Warps whose rows are past the last element leave
- * nothing. A warp of the producer adds by TMA, in L2. The CTA of the earliest keys stores, the others add behind it: where
- * sums are ordered each waits for its turn, in the order of their keys, else for that store alone. That is the order of
- * the CTAs, so none waits for one that has not begun.
+ * nothing. A warp of the producer adds by TMA, in L2. The CTA of the earliest keys stores, the others add behind it:
+ * where sums are ordered each waits for its turn, in the order of their keys, else for that store alone. That is the
+ * order of the CTAs, so none waits for one that has not begun.
  */
 #include "cute/kernel.h"
 #include "operators/attention/attention_backward.h"

@@ -93,9 +93,7 @@ static val offset_of(const attention_values *p, const attention_form *form, cons
 {
     val offset = variable(F32, immf(-INFINITY));
     IF(x->exists) {
-        val rows = form->ragged ? p->q_total : p->q;
-        layout all = make_layout(shape(rows, p->all_heads), stride(1, convert(I64, rows)));
-        val lse = at(gmem_tensor(p->lse, F32, all), x->at, x->head_of_lse); // (Q,HEADS)
+        val lse = at(attention_logarithms_of(form, p), x->at, x->head_of_lse);
         assign(offset, select(eq(lse, immf(-INFINITY)), lse, mul(lse, immf(-M_LOG2E))));
     }
     return offset;

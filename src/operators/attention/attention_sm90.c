@@ -262,21 +262,19 @@ static void attend(const sm90_kernel *k, consumer_role *c, const tile *t, val ke
 /* Stores O through the staging buffers by TMA, a chunk at a time. */
 static void store(const sm90_kernel *k, consumer_role *c, const tile *t)
 {
-    int subtile = k->dv.subtile, buffers = staged_columns(k->dv).chunks;
-    tiled_mma mma = attention_warpgroup_mma(k->form->dtype, subtile, "SS");
+    int buffers = staged_columns(k->dv).chunks;
     staged_store staged = { add(c->index, imm(BARRIER_CONSUMER)), WARPGROUP, c->first_thread };
     for (int i = 0; i < k->dv.chunks; i++) {
-        tensor sO = slice(c->sO, _, _, i % buffers); // (ROWS,CHUNK)
+        tensor sO = local_tile(c->sO, shape(ROWS, k->dv.chunk, 1), coord(0, 0, i % buffers)); // (ROWS,CHUNK,1)
+        columns of_chunk = k->dv;
+        of_chunk.used = (int)min_i64(k->dv.chunk, k->dv.used - i * k->dv.chunk);
         staging_wait(&staged, i == 0 && k->dv.chunks % buffers ? 0 : buffers - 1);
-        for (int j = 0; j < k->dv.chunk && i * k->dv.chunk + j < k->dv.used; j += subtile) {
-            tensor acc = slice(accumulator_columns(c->out, i * k->dv.chunk + j, subtile), _, 0, _);
-            stmatrix_C(&mma, acc, local_tile(sO, shape(ROWS, subtile), coord(0, j / subtile)), warpgroup_thread());
-        }
+        attention_store_chunks(c->out, i * k->dv.chunk, sO, of_chunk);
         STAGED_STORE(&staged) {
             const tile_place at = attention_place_of(&k->grid, t->head, false);
             const val row = add(t->row, mul(c->index, imm(ROWS)));
             const tile_box box = attention_box_of(k->form->ragged, t->s.q_at, t->s.q, row, &at);
-            tma_store_of(&k->tmaO, sO, box.row, imm(i * k->dv.chunk), box.count, box.outer);
+            tma_store_of(&k->tmaO, slice(sO, _, _, 0), box.row, imm(i * k->dv.chunk), box.count, box.outer);
         }
     }
 }

@@ -11,6 +11,12 @@ enum {
     COUNTER_BYTES = 4
 };
 
+/* Comes nothing but a causal mask or a window between products and weights? */
+static bool is_plain(const ckl_attention_desc *d)
+{
+    return !d->mask && !d->score && d->softcap == 0;
+}
+
 /*
  * CTAs of one consumer, whose starts and ends overlap the others' products: where a head has no queries for two (160
  * heads of three 5.7 -> 4.0 us), and for causal problems of small heads that are short (320 heads of 640 queries 78.9
@@ -19,11 +25,11 @@ enum {
 static void share_sm(const ckl_attention_desc *d, const ckl_device_info *device, attention_sm90_config *c)
 {
     enum { KEYS_MIN = 128, KEYS_SHORT = 768, KEYS_MAX = 1152, TURNS_MAX = 3, CTAS = 3, TILE_N = 64 };
-    const bool is_small = d->d <= 64 && d->dv <= 64, is_plain = !d->mask && !d->score && d->softcap == 0,
+    const bool is_small = d->d <= 64 && d->dv <= 64,
                is_few = attention_tiles_of(d, 2 * ATTENTION_ROWS) <= TURNS_MAX * device->sm_count,
                is_short = c->form.right && is_small && d->kv >= KEYS_MIN && d->kv <= (is_few ? KEYS_MAX : KEYS_SHORT);
     const int64_t tiles = attention_tiles_of(d, ATTENTION_ROWS);
-    if (!is_plain || (c->consumers > 1 && !is_short) || tiles <= device->sm_count)
+    if (!is_plain(d) || (c->consumers > 1 && !is_short) || tiles <= device->sm_count)
         return;
     attention_sm90_config tried = *c;
     tried.consumers = 1;
@@ -49,16 +55,59 @@ static bool has_parts(const ckl_attention_desc *d, const ckl_device_info *device
 }
 
 /*
- * Is a third consumer worth it? Its tile takes THIRD times as long as one of two (64 heads of 2048, d=64, 153 us for
- * 162), a part of one PART of that. SMs take tiles in whole turns; drawn ones in no order at last, so these are many.
+ * Is a third consumer worth it? Its tile takes `times` as long as one of two, a part of one PART of that. SMs take
+ * tiles in whole turns; drawn ones in no order at last, so these are to be `turns` or more.
  */
-static bool gains_by_third(const ckl_attention_desc *d, const ckl_device_info *device, const attention_sm90_config *c)
+static bool gains_by_third(const ckl_attention_desc *d, const ckl_device_info *device, const attention_sm90_config *c,
+                           double times, int turns)
 {
-    const double THIRD = 1.24, PART = 0.7, two = (double)attention_tiles_of(d, 2 * ATTENTION_ROWS) / device->sm_count,
+    const double PART = 0.7, two = (double)attention_tiles_of(d, 2 * ATTENTION_ROWS) / device->sm_count,
                  three = (double)attention_tiles_of(d, 3 * ATTENTION_ROWS) / device->sm_count;
     if (c->form.right)
-        return three > TURNS_ENOUGH && THIRD * three <= two;
-    return THIRD * (ceil(three) - (!c->single && has_parts(d, device, 3) ? 1 - PART : 0)) < ceil(two);
+        return three > turns && times * three <= two;
+    return times * (ceil(three) - (!c->single && has_parts(d, device, 3) ? 1 - PART : 0)) < ceil(two);
+}
+
+/*
+ * Keys of a block, up to `most`. Where all rows see all keys few are to lie past the last one, and few blocks to begin,
+ * which takes as long as MORE keys: of 257 three of 96 take 41.1 us, three of 128 49.2.
+ */
+static int block_for(const ckl_attention_desc *d, int most)
+{
+    enum { STEP = 16, MORE = 64, WORTH = 20 }; // a twentieth
+    int best = most;
+    for (int n = most - STEP; n >= most / 2 && !(d->causal || d->right || d->left || d->ragged); n -= STEP)
+        if (ceil_div(d->kv, n) * (n + MORE) * WORTH < ceil_div(d->kv, best) * (best + MORE) * (WORTH - 1))
+            best = n;
+    return best;
+}
+
+static void choose_block(const ckl_attention_desc *d, attention_sm90_config *c)
+{
+    if (d->mask) // registers: its elements are loaded ahead
+        c->tile_n = 64;
+    else if (d->dv > 128 || d->d > 192)
+        c->tile_n = d->dv > 192 ? 64 : 96;
+    c->single = d->kv <= c->tile_n; // then nothing but more warps hides what tiles wait for
+    c->tile_n = c->single ? (int)round_up(max_i64(d->kv, 1), 16) : block_for(d, c->tile_n);
+}
+
+static void choose_consumers(const ckl_attention_desc *d, const ckl_device_info *device, attention_sm90_config *c)
+{
+    // exponentials take as long as the products of small heads; more warps hide them, if tiles suffice for all SMs
+    const bool is_small = d->d <= 64 && d->dv <= 64,
+               fits = c->single && 3 * c->tile_n / 4 + d->dv / 2 <= 128; // registers
+    // 64 heads of 2048, d=64 153 us for 162; of 4096 causal, d=96 400 for 424, d=80 372 for 362
+    const bool is_middle = !c->single && d->d > 80 && d->d <= 96 && d->dv > 80 && d->dv <= 96;
+    if ((is_small || fits || is_middle) && is_plain(d) &&
+        gains_by_third(d, device, c, is_middle ? 1.42 : 1.24, is_middle ? 5 : TURNS_ENOUGH)) {
+        c->consumers = 3;
+        c->tile_n = is_middle ? block_for(d, 96) : c->tile_n;
+    }
+    // 16 causal heads of 1024 take 19.8 us by 128 tiles of two, 21.8 to 23.2 by twice as many, two CTAs an SM
+    while (c->consumers > 1 && (attention_tiles_of(d, (c->consumers - 1) * ATTENTION_ROWS) <= device->sm_count ||
+                                d->q <= (c->consumers - 1) * ATTENTION_ROWS))
+        c->consumers--;
 }
 
 static ckl_status choose_sm90(const void *desc, const ckl_device_info *device, void *config)
@@ -66,29 +115,13 @@ static ckl_status choose_sm90(const void *desc, const ckl_device_info *device, v
     const ckl_attention_desc *d = desc;
     attention_sm90_config *c = config;
     c->form = attention_form_of(d);
-    if (d->dv > 128)
-        c->tile_n = d->dv > 192 ? 64 : 96;
-    else if (d->d > 192)
-        c->tile_n = 96;
-    if (d->mask) // registers: its elements are loaded ahead
-        c->tile_n = 64;
-    c->single = d->kv <= c->tile_n;
-    if (c->single) // then nothing but more warps hides what tiles wait for
-        c->tile_n = (int)round_up(max_i64(d->kv, 1), 16);
-    // exponentials take as long as the products of small heads; more warps hide them, if tiles suffice for all SMs
-    const bool is_small = d->d <= 64 && d->dv <= 64,
-               fits = c->single && 3 * c->tile_n / 4 + d->dv / 2 <= 128; // registers
-    if ((is_small || fits) && !d->mask && !d->score && d->softcap == 0 && gains_by_third(d, device, c))
-        c->consumers = 3;
-    // 16 causal heads of 1024 take 19.8 us by 128 tiles of two, 21.8 to 23.2 by twice as many, two CTAs an SM
-    while (c->consumers > 1 && (attention_tiles_of(d, (c->consumers - 1) * ATTENTION_ROWS) <= device->sm_count ||
-                                d->q <= (c->consumers - 1) * ATTENTION_ROWS))
-        c->consumers--;
+    choose_block(d, c);
+    choose_consumers(d, device, c);
     // with the code for lost maxima a kernel takes 2 us longer to begin
     const int64_t turns = ceil_div(attention_tiles_of(d, c->consumers * ATTENTION_ROWS), device->sm_count);
     const bool is_brief = turns * ceil_div(d->kv, c->tile_n) <= FEW_BLOCKS && d->softcap == 0 && !d->score;
-    c->old = c->consumers < 3 && d->d <= 128 && d->dv <= 128 && !d->mask && !attention_score_reads_tokens(d->score) &&
-             !c->single && !is_brief; // three would spill
+    c->old = (c->consumers < 3 || d->d > 80) && d->d <= 128 && d->dv <= 128 && !d->mask &&
+             !attention_score_reads_tokens(d->score) && !c->single && !is_brief; // three of small heads would spill
     share_sm(d, device, c);
     c->draw = c->form.right && attention_tiles_of(d, c->consumers * ATTENTION_ROWS) > c->ctas * device->sm_count;
     c->parts = c->consumers > 1 && !c->single && !c->draw && !attention_score_has_blocks(d->score) &&

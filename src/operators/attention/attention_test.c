@@ -144,6 +144,10 @@ static const char *const cases[] = {
     "q=200 kv=600 heads=2 scale=6 lse=1 impl=sm90 config='consumers=3' # rescaled at times",
     "q=200 kv=600 causal=1 dtype=bf16 lse=1 impl=sm90 config='consumers=2 old=0'",
     "q=140 kv=400 d=128 softcap=50 causal=1 impl=sm90 config='consumers=2 slots=5 old=0'",
+    "q=140 kv=257 heads=3 lse=1 # three blocks of 96 keys",
+    "q=70 kv=140 heads=2 d=200 mask=add ldmask=140 # three of 48",
+    "q=400 kv=500 heads=2 d=96 causal=1 scale=3 dtype=bf16 impl=sm90 config='consumers=3 tile_n=96 slots=5 "
+    "old=1' # three with old maxima",
     "q=400 kv=77 heads=70 d=80 lse=1 impl=sm90 config='consumers=3 tile_n=80 slots=6' # all keys in one "
     "block, CTAs of several tiles",
     "q=66 kv=68 heads=70 d=32 causal=1 dtype=bf16 impl=sm90 config='single=0 consumers=1 ctas=1 draw=1 "

@@ -120,25 +120,17 @@ tensor attention_tensor_of(const attention_form *form, const attention_values *p
                        make_layout(sizes, stride(p->ld_batch[which], p->ld_head[which], p->ld[which], 1)));
 }
 
-static ckl_dtype mask_type(const attention_form *form)
-{
-    return form->mask == CKL_ATTENTION_MASK_BOOL ? CKL_BOOL : form->dtype;
-}
-
 tensor attention_mask_of(const attention_form *form, const attention_values *p)
 {
-    return gmem_tensor(
-        p->mask, mask_type(form),
-        make_layout(shape(p->all_heads, p->heads, p->q, p->kv), stride(p->ldmask_batch, p->ldmask_head, p->ldmask, 1)));
+    layout all =
+        make_layout(shape(p->all_heads, p->heads, p->q, p->kv), stride(p->ldmask_batch, p->ldmask_head, p->ldmask, 1));
+    return gmem_tensor(p->mask, form->mask == CKL_ATTENTION_MASK_BOOL ? CKL_BOOL : form->dtype, all);
 }
 
 score_mask attention_score_mask_of(const tile_grid *g, val head)
 {
-    const attention_values *p = g->p;
-    tile_place at = attention_place_of(g, head, false);
-    layout all = make_layout(shape(p->q, p->kv, p->heads, p->all_heads),
-                             stride(p->ldmask, 1, p->ldmask_head, p->ldmask_batch)); // (Q,KV,HEADS,BATCH)
-    return (score_mask){ slice(gmem_tensor(p->mask, mask_type(g->form), all), _, _, at.head, at.batch), p->unit };
+    const tile_place at = attention_place_of(g, head, false);
+    return (score_mask){ slice(attention_mask_of(g->form, g->p), at.batch, at.head, _, _), g->p->unit };
 }
 
 tensor attention_mask_gradient_of(const attention_form *form, const attention_values *p, val head)
@@ -155,16 +147,18 @@ val attention_masked_score(const score_mask *mask, val x, val by)
     return fma(convert(F32, by), mask->unit, x);
 }
 
+tensor attention_logarithms_of(const attention_form *form, const attention_values *p)
+{
+    val queries = form->ragged ? p->q_total : p->q;
+    return gmem_tensor(p->lse, F32, make_layout(shape(queries, p->all_heads), stride(1, convert(I64, queries))));
+}
+
 void attention_store_logarithms(const tile_rows *r, const online_rows *rows, val head)
 {
-    tensor cS = attention_tile_coordinates(r);
-    const attention_values *p = r->grid->p;
+    tensor cS = attention_tile_coordinates(r), gLse = attention_logarithms_of(r->grid->form, r->grid->p);
     const bool ragged = r->grid->form->ragged;
-    val queries = ragged ? p->q_total : r->s->q;
-    layout all = make_layout(shape(queries, p->all_heads), stride(1, convert(I64, queries)));
-    tensor gLse = gmem_tensor(p->lse, F32, all); // (Q,HEADS)
     if (ragged)
-        head = rem(head, p->heads);
+        head = rem(head, r->grid->p->heads);
     for (int i = 0; i < rows->count; i++) {
         val row = add(r->row, coordinate(cS, 0, attention_online_row_value(cS, i)));
         IF(logical_and(eq(thread_at(lane(), 0, 4, 8), imm(0)), lt(row, r->s->q)))

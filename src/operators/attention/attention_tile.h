@@ -81,5 +81,6 @@ tensor attention_mask_gradient_of(const attention_form *form, const attention_va
 /* The mask of a problem at a head, among those of all batches. */
 score_mask attention_score_mask_of(const tile_grid *g, val head);
 
-/* The logarithms of the rows' sums; one of the four lanes of a row writes them. */
+/* The logarithms of all rows' sums, (Q,HEADS); storing those of some rows: one of the four lanes of a row writes. */
+tensor attention_logarithms_of(const attention_form *form, const attention_values *p);
 void attention_store_logarithms(const tile_rows *r, const online_rows *rows, val head);
