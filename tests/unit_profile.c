@@ -214,21 +214,17 @@ TEST(words)
 
 /* ncu's report */
 
-/* The sample with one text in place of another. */
+/* The sample with one text in place of another; "": as it is. */
 static text sample_with(const char *old, const char *new)
 {
-    char line[4096];
-    text sample = { 0 };
-    FILE *file = fopen(TESTDATA "/ncu.csv", "r");
-    assert_non_null(file);
-    bool replaced = !*old;
-    while (fgets(line, sizeof line, file)) {
-        char *at = *old ? strstr(line, old) : NULL;
-        replaced |= at != NULL;
-        text_printf(&sample, "%.*s%s%s", at ? (int)(at - line) : 0, line, at ? new : "", at ? at + strlen(old) : line);
-    }
-    fclose(file);
-    assert_true(replaced);
+    text file = { 0 }, sample = { 0 };
+    assert_true(read_text(TESTDATA "/ncu.csv", &file));
+    const char *rest = text_data(&file);
+    for (const char *at; *old && (at = strstr(rest, old)); rest = at + strlen(old))
+        text_printf(&sample, "%.*s%s", (int)(at - rest), rest, new);
+    assert_true(!*old || sample.length);
+    text_printf(&sample, "%s", rest);
+    text_free(&file);
     return sample;
 }
 
@@ -348,18 +344,6 @@ static int remove_folder(void **state)
     return temporary_folder_remove(&folder);
 }
 
-static text contents_of(const char *path)
-{
-    char buffer[4096];
-    text all = { 0 };
-    FILE *file = fopen(path, "r");
-    assert_non_null(file);
-    for (size_t bytes; (bytes = fread(buffer, 1, sizeof buffer, file)) > 0;)
-        text_append(&all, buffer, bytes);
-    fclose(file);
-    return all;
-}
-
 /* Its exit status. */
 static int run_command(const char *line, const char *on, const char *option)
 {
@@ -382,7 +366,8 @@ TEST_BETWEEN(measured, make_folder, remove_folder)
     snprintf(option, sizeof option, "--json=%s", json_path);
     assert_int_equal(run_command("layernorm rows=480 cols=64 direction=backward dtype=bf16 seed=7", "cuda:0", option),
                      EXIT_PASSED);
-    text said = contents_of(said_path);
+    text said = { 0 };
+    assert_true(read_text(said_path, &said));
     expect_words(
         &said,
         "--clock-control none --set full --launch-skip 4 --launch-count 2 --csv --print-units base --page details ");
