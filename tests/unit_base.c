@@ -240,6 +240,21 @@ TEST(fields_refuse)
     expect_refused("zzzzzz", "1", "gemm: unknown key 'zzzzzz'. Known keys: m stages alpha bias a layout");
 }
 
+/* Values that a caller of C gave. */
+TEST(fields_checked)
+{
+    sample s;
+    fields_default(table, &s);
+    for (s.stages = 2; s.stages <= 4; s.stages++)
+        assert_ok(fields_check(table, "gemm", &s));
+    assert_fails_with(fields_check(table, "gemm", &s), CKL_INVALID, "gemm: stages=5 is none of 2, 3, 4");
+    s.stages = 2;
+    s.layout = 3;
+    assert_fails(fields_check(table, "gemm", &s), CKL_INVALID, "is none of nt, nn, tn");
+    s.m = -1;
+    assert_fails_with(fields_check(table, "gemm", &s), CKL_INVALID, "gemm: m=-1 is negative");
+}
+
 TEST(problem)
 {
     arena memory = { 0 };

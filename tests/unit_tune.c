@@ -288,9 +288,9 @@ static void expect_line(const char *words, tune_outcome outcome, const char *sen
     snprintf(name, sizeof name, "\"outcome\":\"%s\"", tune_outcome_names[outcome]);
     if (!strstr(line, name) || !strstr(line, sentence) || !strstr(line, "\"median_us\":0.0,"))
         print_error("%s: %s\n", words, line);
-    assert_non_null(strstr(line, name));
-    assert_non_null(strstr(line, sentence));
-    assert_non_null(strstr(line, "\"median_us\":0.0,"));
+    assert_says(line, name);
+    assert_says(line, sentence);
+    assert_says(line, "\"median_us\":0.0,");
 }
 
 /* The one good config among bad ones. */
@@ -298,7 +298,7 @@ static void expect_winner(const tune_result *r)
 {
     assert_true(r->won);
     assert_int_equal(r->final_count, 1);
-    assert_non_null(strstr(r->finals[0].config, "barriers=1 "));
+    assert_says(r->finals[0].config, "barriers=1 ");
 }
 
 /* Tests */
@@ -314,7 +314,7 @@ TEST(search)
     assert_ok(search(&o, &r));
     without_trouble = false;
     assert_true(r.won);
-    assert_non_null(strstr(r.finals[0].config, "barriers=0 "));
+    assert_says(r.finals[0].config, "barriers=0 ");
     assert_true(fabs(r.finals[0].median_us - OWN_US) < 0.01);
     assert_true(fabs(r.finals[0].choice_us - (OWN_US + 4)) < 0.01);
     for (int i = 0; i < r.final_count; i++) // each kernel was loaded, none timed in place of another (replay 2)
@@ -363,7 +363,7 @@ TEST(old_evidence)
     assert_ok(search(&o, &r));
     assert_int_equal(r.final_count, 0);
     assert_int_equal(r.reused, 2);
-    assert_non_null(strstr(line_with("compile_fails"), "\"timed\"")); // the last line is still the planted one
+    assert_says(line_with("compile_fails"), "\"timed\""); // the last line is still the planted one
 }
 
 /*
@@ -475,7 +475,7 @@ TEST(illegal)
     tune_result r = search_with("steps=1");
     expect_winner(&r);
     expect_line("steps=1", TUNE_ILLEGAL, "steps=1, but its pipeline needs 2");
-    assert_non_null(strstr(line_with("steps=1"), "\"digest\":\"\""));
+    assert_says(line_with("steps=1"), "\"digest\":\"\"");
 }
 
 /* Replays 3 and 4: need and limit are said before anything is built; where there is room the same config runs. */
