@@ -16,7 +16,7 @@ static int resident = 1;                            // clusters that it has room
 
 static ckl_status count_load(ckl_device *d, const ir_kernel *kernel, device_kernel **loaded)
 {
-    assert_non_null(strstr(kernel->note, "op "));
+    assert_says(kernel->note, "op ");
     ready_at_load = kernel_cache_count(d).sets;
     loads++;
     *loaded = (device_kernel *)&loads;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "unit.h"
+#include "base/text.h"
 
 /* mode: as of fopen(). */
 static inline void write_words(const char *path, const char *mode, const char *words)
@@ -22,4 +23,16 @@ static inline const char *read_words_(const char *path, char *to, size_t size)
     to[length] = '\0';
     fclose(file);
     return to;
+}
+
+/* A file of any length; false: it cannot be read. */
+static inline bool read_text(const char *path, text *out)
+{
+    char bytes[1 << 14];
+    FILE *file = fopen(path, "rb");
+    if (!file)
+        return false;
+    for (size_t count; (count = fread(bytes, 1, sizeof bytes, file)) > 0;)
+        text_append(out, bytes, count);
+    return fclose(file) == 0;
 }

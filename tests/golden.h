@@ -4,24 +4,12 @@
  */
 #pragma once
 
-#include "unit.h"
-#include "base/text.h"
-
-static bool golden_read(const char *path, text *out)
-{
-    FILE *file = fopen(path, "rb");
-    if (!file)
-        return false;
-    char bytes[1 << 14];
-    for (size_t count; (count = fread(bytes, 1, sizeof bytes, file)) > 0;)
-        text_append(out, bytes, count);
-    return fclose(file) == 0;
-}
+#include "files.h"
 
 static void golden_compare(const char *path, const text *now)
 {
     text file = { 0 };
-    assert_true(golden_read(path, &file));
+    assert_true(read_text(path, &file));
     const char *is = text_data(now), *was = text_data(&file), *is_line = is, *was_line = was;
     int line = 1;
     for (; *is && *is == *was; is++, was++)
@@ -66,7 +54,7 @@ static inline void golden_answer(const char *path, void (*answer)(const char *qu
     text file = { 0 };
     bool asked = true;
     int number = 0, left = 0;
-    assert_true(golden_read(path, &file));
+    assert_true(read_text(path, &file));
     for (char *line = file.data, *end; line && (end = strchr(line, '\n')); line = end + 1) {
         *end = '\0';
         if (*line != ' ' || !asked)

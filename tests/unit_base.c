@@ -1,4 +1,4 @@
-/* unit_base.c - status sentences, texts, arenas, dtypes, fields and problem lines. */
+/* unit_base.c - status sentences, texts, arenas, dtypes, fields, problem lines and digests. */
 #define _GNU_SOURCE // nftw, for temporary_folder.h
 #include <math.h>
 #include <sys/mman.h>
@@ -14,6 +14,7 @@
 #include "base/math.h"
 #include "base/problem.h"
 #include "base/random.h"
+#include "base/sha256.h"
 #include "temporary_folder.h"
 
 #define SAMPLE(X)                                                  \
@@ -239,6 +240,21 @@ TEST(fields_refuse)
     expect_refused("zzzzzz", "1", "gemm: unknown key 'zzzzzz'. Known keys: m stages alpha bias a layout");
 }
 
+/* Values that a caller of C gave. */
+TEST(fields_checked)
+{
+    sample s;
+    fields_default(table, &s);
+    for (s.stages = 2; s.stages <= 4; s.stages++)
+        assert_ok(fields_check(table, "gemm", &s));
+    assert_fails_with(fields_check(table, "gemm", &s), CKL_INVALID, "gemm: stages=5 is none of 2, 3, 4");
+    s.stages = 2;
+    s.layout = 3;
+    assert_fails(fields_check(table, "gemm", &s), CKL_INVALID, "is none of nt, nn, tn");
+    s.m = -1;
+    assert_fails_with(fields_check(table, "gemm", &s), CKL_INVALID, "gemm: m=-1 is negative");
+}
+
 TEST(problem)
 {
     arena memory = { 0 };
@@ -423,6 +439,30 @@ TEST(folder_of_any_number)
         assert_ok(status[i]);
     assert_int_equal(min_i64(numbers[0], numbers[1]), STDIN_FILENO);
     assert_int_equal(temporary_folder_remove(&folder), 0);
+}
+
+TEST(sha256)
+{
+    static const char *const texts[] = { "", "abc", "abcdbcdecdefdefgefghfghighijhijkijkljklmklmnlmnomnopnopq" };
+    static const unsigned char starts[][4] = { { 0xe3, 0xb0, 0xc4, 0x42 },
+                                               { 0xba, 0x78, 0x16, 0xbf },
+                                               { 0x24, 0x8d, 0x6a, 0x61 } };
+    unsigned char digest[SHA256_BYTES];
+    sha256 hash;
+    for (int i = 0; i < COUNT_OF(texts); i++) {
+        sha256_begin(&hash);
+        sha256_add(&hash, texts[i], strlen(texts[i]));
+        sha256_end(&hash, digest);
+        assert_memory_equal(digest, starts[i], 4);
+    }
+    sha256_begin(&hash); // FIPS 180-4: a million times "a", in pieces
+    for (int i = 0; i < 1000; i++) {
+        char a[1000];
+        memset(a, 'a', sizeof a);
+        sha256_add(&hash, a, sizeof a);
+    }
+    sha256_end(&hash, digest);
+    assert_memory_equal(digest, ((unsigned char[]){ 0xcd, 0xc7, 0x6e, 0x5c, 0x99, 0x14, 0xfb, 0x92 }), 8);
 }
 
 RUN_TESTS(NULL, NULL)

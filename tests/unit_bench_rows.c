@@ -121,7 +121,7 @@ TEST_BETWEEN(rows_ahead_that_fail, open_race, NULL)
         ckl_status status = ahead_take(a, &images, &waited);
         assert_int_equal(status, i % 3 == 1 ? CKL_NO_MEMORY : CKL_OK);
         if (status != CKL_OK) {
-            assert_non_null(strstr(ckl_error(), "of host memory"));
+            assert_says(ckl_error(), "of host memory");
             operand_images_free(&images);
             continue;
         }
@@ -207,8 +207,8 @@ TEST_BETWEEN(ladder, open_race, NULL)
     ckl_status status = ladder_run(&c, &device, &options, &rungs);
     const char *said = capture_end(&output);
     assert_ok(status);
-    assert_non_null(strstr(said, "[p20 - p80]          x before   x first  plan   (SM "));
-    assert_non_null(strstr(said, "[60.00 - 60.00]          2.00      2.00  twice plain"));
+    assert_says(said, "[p20 - p80]          x before   x first  plan   (SM ");
+    assert_says(said, "[60.00 - 60.00]          2.00      2.00  twice plain");
     assert_int_equal(rungs.row_count, 2);
     assert_string_equal(rungs.rows[0].line, "twice n=100 impl=slow");
     assert_string_equal(rungs.rows[1].line, "twice n=100 impl=plain");
@@ -223,7 +223,7 @@ TEST_BETWEEN(configs_of_a_file, open_race, NULL)
 {
     own_us = 60;
     const char *said = sweep("twice plain late_us=40 # a comment\nplain late_us=20\nlate_us=30\nplane late_us=10\n");
-    assert_non_null(strstr(said, "plane late_us=10: twice: no implementation 'plane', did you mean 'plain'?"));
+    assert_says(said, "plane late_us=10: twice: no implementation 'plane', did you mean 'plain'?");
     const char *fastest = strstr(said, " 80.00 "), *then = strstr(said, " 90.00 "), *last = strstr(said, " 100.00 ");
     assert_true(fastest && then > fastest && last > then);
     assert_true(strstr(fastest, "  plain late_us=20\n") && strstr(then, "  late_us=30\n") &&

@@ -208,9 +208,9 @@ TEST(memory_space)
     for (int i = 0; i < 400; i++)
         assert_int_equal(((unsigned char *)first)[i], 0xff); // poison
     assert_ptr_equal(memory_explain(&m, base + 396, 8, why, sizeof why), memory_find(&m, base, 400));
-    assert_non_null(strstr(why, "4 bytes past the end of the allocation of 400 bytes at 0x"));
+    assert_says(why, "4 bytes past the end of the allocation of 400 bytes at 0x");
     assert_ptr_equal(memory_explain(&m, base - 12, 4, why, sizeof why), memory_find(&m, base, 400));
-    assert_non_null(strstr(why, "12 bytes before the allocation of 400 bytes at 0x"));
+    assert_says(why, "12 bytes before the allocation of 400 bytes at 0x");
     assert_ok(memory_alloc(&m, 600, &second));
     assert_int_equal(memory_alloc(&m, 1, &third), CKL_NO_MEMORY);
     memory_release(&m, first);

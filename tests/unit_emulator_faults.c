@@ -262,7 +262,7 @@ TEST(bank_conflicts)
         assert_ok(bench_run(&b, &all[i], true));
         assert_int_equal(test_counter(b.gpu, "bank conflicts", where), conflicts[i]);
         snprintf(line, sizeof line, "%s:%d", BLAMED_FILE, blamed);
-        assert_non_null(strstr(where, line));
+        assert_says(where, line);
         b.gpu->ops->close(b.gpu);
     }
 }
@@ -363,7 +363,7 @@ TEST(written_later)
         assert_int_equal(bench_run(&b, &c, true), CKL_DEVICE_FAULT);
         check_report(&c, "rounds");
         snprintf(line, sizeof line, "/%s:%d: ", BLAMED_FILE, written_at);
-        assert_non_null(strstr(ckl_error(), line));
+        assert_says(ckl_error(), line);
         b.gpu->ops->close(b.gpu);
     }
 }

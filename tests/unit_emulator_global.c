@@ -267,7 +267,8 @@ GRID_FAULT(read_by_many, 32, 1, READERS + 2, 0, "global-memory race",
 
 /*
  * Words that CTA 0 and one other each have read. The last CTA writes them, from the last reader down, once it knows of
- * the two; planted, one says nothing. What is known of one pair of readers must not be taken for what is known of another.
+ * the two; planted, one says nothing. What is known of one pair of readers must not be taken for what is known of
+ * another.
  */
 enum { PAIRS = 100, SILENT = 7 };
 

@@ -79,8 +79,8 @@ TEST(unnamed_memory)
     uint64_t hidden = ~(uint64_t)(uintptr_t)other;
     test_kernel k = { store_to_hidden, IR_SM90A, .threads = 32 };
     assert_fails(test_run(b.gpu, k, (void *[]){ &b.memory, &hidden }), CKL_DEVICE_FAULT, "misaligned global access");
-    assert_null(strstr(ckl_error(), "memory+"));
-    assert_null(strstr(ckl_error(), "memory-"));
+    assert_omits(ckl_error(), "memory+");
+    assert_omits(ckl_error(), "memory-");
     b.gpu->ops->release(b.gpu, other);
     b.gpu->ops->close(b.gpu);
 }

@@ -237,8 +237,8 @@ TEST(finds_a_wrong_instruction)
         findings f = find_planted(faults[i], FUZZ_ARITHMETIC, is_first);
         findings whole = find_planted(faults[i], FUZZ_ARITHMETIC, never);
         assert_true(f.count > 0);
-        assert_non_null(strstr(f.ir, words[i]));
-        assert_non_null(strstr(f.what, "of its memory is 0x"));
+        assert_says(f.ir, words[i]);
+        assert_says(f.what, "of its memory is 0x");
         assert_string_equal(f.what, whole.what); // the short program does what the long one did
         assert_true(whole.length > 2 * f.length);
         if (f.length > 12)
@@ -250,7 +250,7 @@ TEST(reports_a_device_that_fails)
 {
     findings f = find_planted(drop_barriers, FUZZ_SHARED, is_first);
     assert_true(f.count > 0);
-    assert_non_null(strstr(f.what, "shared memory"));
+    assert_says(f.what, "shared memory");
     if (f.length > 16)
         fail_msg("%d instructions are left:\n%s", f.length, f.ir);
 }
@@ -275,7 +275,7 @@ TEST(keeps_what_a_wgmma_needs)
     findings f = find_planted(transpose_b, FUZZ_MATRIX, is_first);
     assert_true(f.count > 0);
     assert_true(occurrences(f.ir, "= mov.f32") >= 4); // n=8: four accumulators of a thread
-    assert_non_null(strstr(f.ir, "wgmma"));
+    assert_says(f.ir, "wgmma");
 }
 
 /* Minimising: control flow, and what must not be dropped. */
@@ -359,7 +359,7 @@ TEST(workers_check_every_program_once)
     assert_int_equal(sums.alone, 4 * FUZZ_BATCH - 3);
     request.device = "emulator:none";
     assert_int_not_equal(fuzz_run(&request, &sums), CKL_OK);
-    assert_non_null(strstr(ckl_error(), "emulator:none is not known"));
+    assert_says(ckl_error(), "emulator:none is not known");
 }
 
 /* On a driver whose kernels do nothing every program differs; where each launch costs the device, each one fails. */

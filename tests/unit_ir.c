@@ -337,7 +337,7 @@ TEST(missing_devices)
         skip(); // a GPU is there
     }
     assert_null(device);
-    assert_non_null(strstr(ckl_error(), "NVIDIA driver"));
+    assert_says(ckl_error(), "NVIDIA driver");
 }
 
 RUN_TESTS(NULL, NULL)

@@ -57,7 +57,7 @@ TEST(architectures)
     for (int i = 0; i < COUNT_OF(kernels); i++) {
         text ptx = { 0 };
         print_kernel(kernels[i].line, kernels[i].implementation, &ptx);
-        assert_non_null(strstr(text_data(&ptx), ".target sm_90\n"));
+        assert_says(text_data(&ptx), ".target sm_90\n");
         for (int a = 0; a < COUNT_OF(architectures); a++) {
             assembled result;
             assert_ok(assemble_ptx(&ptx, architectures[a], &result));

@@ -149,7 +149,7 @@ TEST(extents)
             assert_int_equal(plan_tensor_bytes(&all[1]), most + 4 * beyond);
             assert_int_equal(plan_check_extents("op", all, 2), beyond ? CKL_INVALID : CKL_OK);
             if (beyond)
-                assert_non_null(strstr(ckl_error(), "spans more than 2^56 bytes"));
+                assert_says(ckl_error(), "spans more than 2^56 bytes");
             assert_ok(plan_check_extents("op", all, 1));
             shape[mode] = most + beyond; // one element, many times
             stride[mode] = 0;
@@ -189,12 +189,12 @@ TEST(shared_memory)
         hopper, kernel,
         "k: needs 1010 bytes of shared memory, hopper has 1000 per CTA: 10 bytes too many; the largest are large=400, "
         "first=300, second=300");
-    assert_null(strstr(ckl_error(), "small"));
+    assert_omits(ckl_error(), "small");
     kernel.smem_count = 1;
     expect_limit(hopper, kernel, "10 bytes too many; the largest are small=10");
     kernel.smem_count = 0;
     expect_limit(hopper, kernel, "10 bytes too many");
-    assert_null(strstr(ckl_error(), "largest"));
+    assert_omits(ckl_error(), "largest");
 }
 
 RUN_TESTS(NULL, NULL)

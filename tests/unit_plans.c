@@ -108,7 +108,7 @@ static bool digest_stands(const char *line, int number, const char *was)
 static void digest_cases(text *now)
 {
     text file = { 0 };
-    golden_read(CASES_FILE, &file);
+    read_text(CASES_FILE, &file);
     const char *was = text_data(&file);
     int number = 0;
     for (const operator_test *const *test = operator_tests; *test; test++)
@@ -142,7 +142,7 @@ TEST(cases)
 TEST(every_case_runs)
 {
     text file = { 0 };
-    golden_read(CASES_FILE, &file);
+    read_text(CASES_FILE, &file);
     for (const char *line = text_data(&file); *line; line += strcspn(line, "\n") + 1) {
         const int length = (int)strcspn(line, "\n");
         const char *answers = strstr(line, ": ");

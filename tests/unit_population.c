@@ -138,8 +138,8 @@ TEST(given)
         for (int i = 0; i < 50; i++) {
             text line = { 0 };
             assert_ok(population_line(*test, sample, i, &line));
-            assert_non_null(strstr(text_data(&line), " k=48 a=e4m3"));
-            assert_non_null(strstr(text_data(&line), "layout=tn"));
+            assert_says(text_data(&line), " k=48 a=e4m3");
+            assert_says(text_data(&line), "layout=tn");
             text_free(&line);
         }
     }

@@ -24,18 +24,6 @@
 #include "lab/tool.h"
 #include "temporary_folder.h"
 
-static void expect_words(const text *said, const char *words)
-{
-    if (!strstr(text_data(said), words))
-        fail_msg("\"%s\" is not in: %s", words, text_data(said));
-}
-
-static void expect_no_words(const text *said, const char *words)
-{
-    if (strstr(text_data(said), words))
-        fail_msg("\"%s\" is in: %s", words, text_data(said));
-}
-
 /* The emulator */
 
 static const implementation *launched;
@@ -87,14 +75,16 @@ TEST(gemm)
     assert_int_equal(profile_written_bytes(k), 100 * 100 * 2);
     assert_true(p.flops == 2 * 100 * 100 * 64 && p.bytes_read == 2 * 100 * 64 * 2 && p.bytes_written == 100 * 100 * 2);
     profile_print(&p, &said);
-    expect_words(&said, "  read           51.2 kB, 2.00 times the problem's; 51.2 kB by TMA\n");
-    expect_words(&said, "  tensor cores   2.1 MFLOP, 1.64 times the problem's\n");
+    assert_says(text_data(&said), "  read           51.2 kB, 2.00 times the problem's; 51.2 kB by TMA\n");
+    assert_says(text_data(&said), "  tensor cores   2.1 MFLOP, 1.64 times the problem's\n");
     text_clear(&said);
     profile_say(&p, &said);
-    expect_words(
-        &said, "Moves 1.56 times the bytes that the problem has: 2.00 times what it reads, 1.00 times what it writes.");
-    expect_words(&said, "No bank conflicts. Tensor cores multiply 1.64 times what is asked, with tile_m=64 tile_n=64.");
-    expect_words(&said, "4 CTAs leave 128 of 132 SMs idle. The model predicts ");
+    assert_says(
+        text_data(&said),
+        "Moves 1.56 times the bytes that the problem has: 2.00 times what it reads, 1.00 times what it writes.");
+    assert_says(text_data(&said),
+                "No bank conflicts. Tensor cores multiply 1.64 times what is asked, with tile_m=64 tile_n=64.");
+    assert_says(text_data(&said), "4 CTAs leave 128 of 132 SMs idle. The model predicts ");
     text_free(&said);
 }
 
@@ -110,11 +100,12 @@ TEST(softmax)
     assert_int_equal(count[COUNT_GLOBAL_WRITE_SECTORS], 32 * 1024 * 4 / 32);
     assert_int_equal(count[COUNT_TENSOR_FLOPS], 0);
     profile_print(&p, &said);
-    expect_words(
-        &said, "  written        131 kB, 1.00 times the problem's; 256 requests of 16.0 sectors, 32.0 bytes in each\n");
+    assert_says(
+        text_data(&said),
+        "  written        131 kB, 1.00 times the problem's; 256 requests of 16.0 sectors, 32.0 bytes in each\n");
     profile_say(&p, &said);
-    expect_words(&said, "Moves 1.00 times the bytes that the problem has. 16 CTAs leave");
-    expect_no_words(&said, "ensor cores");
+    assert_says(text_data(&said), "Moves 1.00 times the bytes that the problem has. 16 CTAs leave");
+    assert_omits(text_data(&said), "ensor cores");
     text_free(&said);
 }
 
@@ -129,7 +120,7 @@ TEST(conflicts)
     assert_int_equal(k->line_count, 1);
     assert_int_equal(k->lines[0].value, 3 * 64 * 64 / 32);
     profile_say(&p, &said);
-    expect_words(&said, "75 % of shared-memory wavefronts are conflicts, all at transpose_sm80.c:");
+    assert_says(text_data(&said), "75 % of shared-memory wavefronts are conflicts, all at transpose_sm80.c:");
     json_t *numbers = profile_to_json(&p), *kernel = json_array_get(json_object_get(numbers, "kernels"), 0);
     assert_int_equal(json_integer_value(json_object_get(json_object_get(kernel, "counters"), "bank conflicts")), 384);
     assert_int_equal(json_integer_value(json_object_get(json_object_get(kernel, "bank_conflicts"), k->lines[0].where)),
@@ -154,7 +145,7 @@ TEST(kernels)
     assert_int_equal(p.kernels[1].count[COUNT_TENSOR_FLOPS], 3 * 2 * 128 * 128 * 128);
     assert_int_equal(profile_written_bytes(&p.kernels[1]), 100 * 100 * 4);
     profile_say(&p, &said);
-    expect_words(&said, "; gemm_f32x3_0 moves ");
+    assert_says(text_data(&said), "; gemm_f32x3_0 moves ");
     text_clear(&said);
     p = counted("transpose rows=0 cols=5");
     assert_int_equal(p.kernel_count, 0);
@@ -174,7 +165,7 @@ TEST(launches)
     assert_int_equal(p.kernels[0].line_count, 1);
     assert_int_equal(p.kernels[0].lines[0].value, 2 * 384);
     profile_print(&p, &said);
-    expect_words(&said, "kernel transpose_sm80, 2 launches\n");
+    assert_says(text_data(&said), "kernel transpose_sm80, 2 launches\n");
     text_free(&said);
 }
 
@@ -208,27 +199,23 @@ TEST(words)
     p.kernels[1].grid[0] = 1;
     text_clear(&said);
     profile_say(&p, &said);
-    expect_words(&said, " 3 % of shared-memory wavefronts are conflicts. 2 CTAs leave 2 of 4 SMs idle.");
+    assert_says(text_data(&said), " 3 % of shared-memory wavefronts are conflicts. 2 CTAs leave 2 of 4 SMs idle.");
     text_free(&said);
 }
 
 /* ncu's report */
 
-/* The sample with one text in place of another. */
+/* The sample with one text in place of another; "": as it is. */
 static text sample_with(const char *old, const char *new)
 {
-    char line[4096];
-    text sample = { 0 };
-    FILE *file = fopen(TESTDATA "/ncu.csv", "r");
-    assert_non_null(file);
-    bool replaced = !*old;
-    while (fgets(line, sizeof line, file)) {
-        char *at = *old ? strstr(line, old) : NULL;
-        replaced |= at != NULL;
-        text_printf(&sample, "%.*s%s%s", at ? (int)(at - line) : 0, line, at ? new : "", at ? at + strlen(old) : line);
-    }
-    fclose(file);
-    assert_true(replaced);
+    text file = { 0 }, sample = { 0 };
+    assert_true(read_text(TESTDATA "/ncu.csv", &file));
+    const char *rest = text_data(&file);
+    for (const char *at; *old && (at = strstr(rest, old)); rest = at + strlen(old))
+        text_printf(&sample, "%.*s%s", (int)(at - rest), rest, new);
+    assert_true(!*old || sample.length);
+    text_printf(&sample, "%s", rest);
+    text_free(&file);
     return sample;
 }
 
@@ -259,9 +246,9 @@ TEST(ncu_read)
                         "waiting for a scoreboard dependency on a L1TEX (local, global, surface, texture) operation");
     text said = { 0 };
     ncu_print(&r, &said);
-    expect_words(&said, "kernel layernorm_backward_0\n  Duration                             32.896 us\n");
-    expect_words(&said, "  Achieved Occupancy                    28.21 %\n");
-    expect_words(&said, "  Busiest pipe                           38.7 % ALU\n");
+    assert_says(text_data(&said), "kernel layernorm_backward_0\n  Duration                             32.896 us\n");
+    assert_says(text_data(&said), "  Achieved Occupancy                    28.21 %\n");
+    assert_says(text_data(&said), "  Busiest pipe                           38.7 % ALU\n");
     text_free(&said);
 }
 
@@ -269,7 +256,7 @@ static void expect_said(const ncu_report *r, const char *words)
 {
     text said = { 0 };
     ncu_say(r, &said);
-    expect_words(&said, words);
+    assert_says(text_data(&said), words);
     text_free(&said);
 }
 
@@ -348,18 +335,6 @@ static int remove_folder(void **state)
     return temporary_folder_remove(&folder);
 }
 
-static text contents_of(const char *path)
-{
-    char buffer[4096];
-    text all = { 0 };
-    FILE *file = fopen(path, "r");
-    assert_non_null(file);
-    for (size_t bytes; (bytes = fread(buffer, 1, sizeof buffer, file)) > 0;)
-        text_append(&all, buffer, bytes);
-    fclose(file);
-    return all;
-}
-
 /* Its exit status. */
 static int run_command(const char *line, const char *on, const char *option)
 {
@@ -382,14 +357,15 @@ TEST_BETWEEN(measured, make_folder, remove_folder)
     snprintf(option, sizeof option, "--json=%s", json_path);
     assert_int_equal(run_command("layernorm rows=480 cols=64 direction=backward dtype=bf16 seed=7", "cuda:0", option),
                      EXIT_PASSED);
-    text said = contents_of(said_path);
-    expect_words(
-        &said,
+    text said = { 0 };
+    assert_true(read_text(said_path, &said));
+    assert_says(
+        text_data(&said),
         "--clock-control none --set full --launch-skip 4 --launch-count 2 --csv --print-units base --page details ");
-    expect_words(&said,
-                 "unit_profile run layernorm rows=480 cols=64 dtype=bf16 direction=backward seed=7 --device cuda:0\n");
-    expect_words(&shown, "kernel layernorm_backward_0\n  Duration                             32.896 us\n");
-    expect_words(&shown, "\n\nlayernorm_backward_0 takes 77 % of 42.88 us.");
+    assert_says(text_data(&said),
+                "unit_profile run layernorm rows=480 cols=64 dtype=bf16 direction=backward seed=7 --device cuda:0\n");
+    assert_says(text_data(&shown), "kernel layernorm_backward_0\n  Duration                             32.896 us\n");
+    assert_says(text_data(&shown), "\n\nlayernorm_backward_0 takes 77 % of 42.88 us.");
     json_t *document = json_load_file(json_path, 0, NULL);
     const json_t *kernel = json_array_get(json_object_get(document, "kernels"), 1);
     assert_true(json_real_value(json_object_get(kernel, "l2_percent")) == 53.36);
@@ -422,7 +398,7 @@ TEST_BETWEEN(refusals, make_folder, remove_folder)
     }
     setenv("CKL_NCU", "/nowhere/ncu", 1);
     assert_int_equal(run_command("add n=100", "cuda", ""), EXIT_UNSUPPORTED);
-    assert_non_null(strstr(ckl_error(), "install NVIDIA Nsight Compute"));
+    assert_says(ckl_error(), "install NVIDIA Nsight Compute");
     setenv("CKL_NCU", TESTDATA "/../fake_ncu.sh", 1);
     setenv("FAKE_NCU_PRINTS", TESTDATA "/ncu.csv", 1);
     assert_int_equal(run_command("add n=ten", "cuda", ""), EXIT_USAGE);
@@ -435,10 +411,10 @@ TEST_BETWEEN(counted, make_folder, remove_folder)
 {
     assert_int_equal(run_command("transpose rows=64 cols=64 dtype=f32", "emulator:h200", "--config=sm80 lanes=32"),
                      EXIT_PASSED);
-    expect_words(
-        &shown,
+    assert_says(
+        text_data(&shown),
         "kernel transpose_sm80\n  grid           2 x 1 x 1 CTAs of 256 threads, 9216 bytes of shared memory each\n");
-    expect_words(&shown, "75 % of shared-memory wavefronts are conflicts");
+    assert_says(text_data(&shown), "75 % of shared-memory wavefronts are conflicts");
     assert_int_equal(run_command("add n=100", "emulator:h200", "--json=/nowhere/file"), EXIT_USAGE);
     assert_int_equal(run_command("add n=100", "emulator:h200", "--config=nothing"), EXIT_USAGE);
 }
@@ -475,7 +451,7 @@ TEST_BETWEEN(tools_are_found, make_folder, remove_folder)
     snprintf(pattern, sizeof pattern, "%s/tool-*", folder.path);
     const char *const patterns[] = { "/no/such/folder/*", pattern, NULL };
     assert_true(tool_find("sh", patterns, found));
-    assert_non_null(strstr(found, "/sh"));
+    assert_says(found, "/sh");
     assert_false(tool_find("no-such-tool", patterns, found));
     assert_string_equal(found, "");
     for (int version = 8; version <= 9; version++) {

@@ -64,7 +64,7 @@ static void note_wait(const soak_wait *w)
     assert_true(*w->line && w->number >= 0);
     assert_in_range(w->stream, 2 * w->thread, 2 * w->thread + 1);
     assert_string_equal(w->stage, "waiting for its first run");
-    assert_non_null(strstr(w->plan, "add ")); // which kernel it was
+    assert_says(w->plan, "add "); // which kernel it was
     assert_true(w->runs == 1 && w->run_seconds == 0);
     assert_true(w->seconds >= 0.4);
     if (w->work)
@@ -186,7 +186,7 @@ TEST(lost_device)
     assert_true(sums.lost);
     assert_int_equal(sums.wrong, 1); // one report, not one of each stream
     assert_in_range(others, 1, 3);
-    assert_non_null(strstr(last_fault, "the context is lost"));
+    assert_says(last_fault, "the context is lost");
     assert_true(clock_seconds() - begin < 20);
 }
 

@@ -29,7 +29,7 @@ TEST(rules)
         if (!strstr(first[1 + i].reason, reasons[i]))
             print_error("%s\n", first[1 + i].reason);
         assert_false(first[1 + i].legal);
-        assert_non_null(strstr(first[1 + i].reason, reasons[i]));
+        assert_says(first[1 + i].reason, reasons[i]);
     }
     tune_space_close(&space);
     case_clear(&c);

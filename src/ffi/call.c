@@ -156,8 +156,10 @@ static ckl_status run(call *c)
     return plan_run(c->plan, c->op, c->args, c->stream);
 }
 
-static ckl_status take_and_run(call *c)
+static ckl_status take_and_run(const ckl_plan *plan, void *user)
 {
+    call *c = user;
+    c->plan = plan;
     for (int i = 0; i < c->count; i++)
         TRY(take_argument(c, i, &c->given[i]));
     return run(c);
@@ -169,17 +171,6 @@ static int slots_of(const operator_info *op)
     return (int)((op->workspace ? op->workspace : op->args_bytes) / sizeof(void *));
 }
 
-/* Takes the arguments by a function and runs the plan of a desc with them. */
-static ckl_status run_plan(call *c, const void *desc, ckl_status (*with)(call *c))
-{
-    plan_use *use;
-    TRY(plan_borrow(c->device, c->op, desc, c->stream, &use));
-    c->plan = plan_borrowed(use);
-    ckl_status status = with(c);
-    plan_return(use);
-    return status;
-}
-
 static ckl_status call_operator(const operator_info *op, const TVMFFIAny *given, int count)
 {
     call c = { .op = op, .name = op->name, .given = given + 1, .count = count - 1 };
@@ -188,7 +179,7 @@ static ckl_status call_operator(const operator_info *op, const TVMFFIAny *given,
         FAIL(CKL_INVALID, "%s: takes a problem and up to %d arguments, not %d", op->name, slots_of(op), count - 1);
     TRY(ffi_problem(op, &given[0], &desc));
     TRY(find_device(&c));
-    return run_plan(&c, desc.bytes, take_and_run);
+    return plan_cached(c.device, op, desc.bytes, c.stream, take_and_run, &c);
 }
 
 /* Sequences */
@@ -240,8 +231,10 @@ static ckl_status take_step_argument(call *c, int i, const step_argument *a)
     return take_memory(c, i, value_tensor(&c->given[a->tensor]), a->offset);
 }
 
-static ckl_status take_step_and_run(call *c)
+static ckl_status take_step_and_run(const ckl_plan *plan, void *user)
 {
+    call *c = user;
+    c->plan = plan;
     memset(c->args, 0, sizeof c->args);
     for (int i = 0; i < c->step_count; i++) {
         step_argument a;
@@ -269,7 +262,7 @@ static ckl_status run_step(call *c, TVMFFIByteArray *bytes)
     c->step_arguments = bytes->data + sizeof s + desc_bytes;
     c->step_count = s.count;
     *bytes = (TVMFFIByteArray){ bytes->data + size, bytes->size - size };
-    return run_plan(c, desc.bytes, take_step_and_run);
+    return plan_cached(c->device, c->op, desc.bytes, c->stream, take_step_and_run, c);
 }
 
 static ckl_status call_sequence(const TVMFFIAny *given, int count)

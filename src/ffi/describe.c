@@ -183,15 +183,17 @@ static ckl_status ask_tensors(question *q)
     return CKL_OK;
 }
 
+static ckl_status print_plan(const ckl_plan *plan, void *user)
+{
+    text_printf(user, "%s", ckl_plan_text(plan));
+    return CKL_OK;
+}
+
 static ckl_status ask_plan(question *q)
 {
-    plan_use *use;
     TRY(take_problem(q));
     TRY(take_device(q, q->args + 2));
-    TRY(plan_borrow(q->device, q->op, q->desc.bytes, NULL, &use));
-    text_printf(&q->answer, "%s", ckl_plan_text(plan_borrowed(use)));
-    plan_return(use);
-    return CKL_OK;
+    return plan_cached(q->device, q->op, q->desc.bytes, NULL, print_plan, &q->answer);
 }
 
 /* What the plan takes comes first. */

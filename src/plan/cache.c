@@ -14,18 +14,18 @@ typedef union cache_key {
     unsigned char bytes[PLAN_DESC_BYTES_MAX];
 } cache_key;
 
-struct plan_use {
-    struct plan_use *next;
+typedef struct entry {
+    struct entry *next;
     ckl_device *device;
     const operator_info *op;
     ckl_plan *plan;
     ckl_stream stream; // that a plan with workspace belongs to
     int users;         // calls under way
     unsigned char key[];
-};
+} entry;
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static plan_use *buckets[BUCKETS];
+static entry *buckets[BUCKETS];
 static int kept;
 
 /* Field by field: padding between them does not count. */
@@ -41,7 +41,7 @@ void plan_desc_key(const operator_info *op, const void *desc, void *key)
 }
 
 /* FNV-1a over 64-bit words. */
-static plan_use **bucket_of(const operator_info *op, const void *key)
+static entry **bucket_of(const operator_info *op, const void *key)
 {
     uint64_t hash = 0xcbf29ce484222325, word = 0;
     const unsigned char *bytes = key;
@@ -53,34 +53,34 @@ static plan_use **bucket_of(const operator_info *op, const void *key)
 }
 
 /* Runs on two streams may overlap, and then a workspace cannot serve both. */
-static bool serves(const plan_use *e, ckl_stream stream)
+static bool serves(const entry *e, ckl_stream stream)
 {
     return e->plan->workspace_bytes == 0 || e->stream == stream;
 }
 
-static plan_use *find(ckl_device *device, const operator_info *op, const void *key, ckl_stream stream)
+static entry *find(ckl_device *device, const operator_info *op, const void *key, ckl_stream stream)
 {
-    for (plan_use *e = *bucket_of(op, key); e; e = e->next)
+    for (entry *e = *bucket_of(op, key); e; e = e->next)
         if (e->device == device && e->op == op && memcmp(e->key, key, op->desc_bytes) == 0 && serves(e, stream))
             return e;
     return NULL;
 }
 
-static void free_entry(plan_use *e)
+static void free_entry(entry *e)
 {
     ckl_plan_free(e->plan);
     free(e);
 }
 
 /* Takes some unused plan out of a full cache; NULL if it is not full. Holds the lock. */
-static plan_use *make_room(void)
+static entry *make_room(void)
 {
     if (kept < KEPT_MAX)
         return NULL;
     for (int b = 0; b < BUCKETS; b++)
-        for (plan_use **link = &buckets[b]; *link; link = &(*link)->next)
+        for (entry **link = &buckets[b]; *link; link = &(*link)->next)
             if ((*link)->users == 0) {
-                plan_use *taken = *link;
+                entry *taken = *link;
                 *link = taken->next;
                 kept--;
                 return taken;
@@ -89,17 +89,17 @@ static plan_use *make_room(void)
 }
 
 /* Keeps a plan; its first user is the caller. */
-static plan_use *keep(ckl_device *device, const operator_info *op, const void *key, ckl_stream stream, ckl_plan *plan)
+static entry *keep(ckl_device *device, const operator_info *op, const void *key, ckl_stream stream, ckl_plan *plan)
 {
-    plan_use *e = malloc(sizeof *e + op->desc_bytes);
+    entry *e = malloc(sizeof *e + op->desc_bytes);
     if (!e)
         return NULL;
-    *e = (plan_use){ .device = device, .op = op, .plan = plan, .stream = stream, .users = 1 };
+    *e = (entry){ .device = device, .op = op, .plan = plan, .stream = stream, .users = 1 };
     memcpy(e->key, key, op->desc_bytes);
 
     pthread_mutex_lock(&lock);
-    plan_use *surplus = make_room();
-    plan_use **bucket = bucket_of(op, key);
+    entry *surplus = make_room();
+    entry **bucket = bucket_of(op, key);
     e->next = *bucket;
     *bucket = e;
     kept++;
@@ -109,13 +109,14 @@ static plan_use *keep(ckl_device *device, const operator_info *op, const void *k
     return e;
 }
 
-ckl_status plan_borrow(ckl_device *device, const operator_info *op, const void *desc, ckl_stream stream, plan_use **use)
+/* The plan of a desc, kept; the caller is one of its users. */
+static ckl_status borrow(ckl_device *device, const operator_info *op, const void *desc, ckl_stream stream, entry **out)
 {
     cache_key key;
     assert(op->desc_bytes <= sizeof key.bytes);
     plan_desc_key(op, desc, &key);
     pthread_mutex_lock(&lock);
-    plan_use *e = find(device, op, &key, stream);
+    entry *e = find(device, op, &key, stream);
     if (e)
         e->users++;
     pthread_mutex_unlock(&lock);
@@ -129,38 +130,46 @@ ckl_status plan_borrow(ckl_device *device, const operator_info *op, const void *
             FAIL(CKL_NO_MEMORY, "%s: no memory for a plan", op->name);
         }
     }
-    *use = e;
+    *out = e;
     return CKL_OK;
 }
 
-const ckl_plan *plan_borrowed(const plan_use *use)
+ckl_status plan_cached(ckl_device *device, const operator_info *op, const void *desc, ckl_stream stream,
+                       plan_work *work, void *user)
 {
-    return use->plan;
+    entry *e;
+    TRY(borrow(device, op, desc, stream, &e));
+    ckl_status status = work(e->plan, user);
+    pthread_mutex_lock(&lock);
+    e->users--;
+    pthread_mutex_unlock(&lock);
+    return status;
 }
 
-void plan_return(plan_use *use)
+typedef struct once {
+    const operator_info *op;
+    const void *args;
+    ckl_stream stream;
+} once;
+
+static ckl_status run_once(const ckl_plan *plan, void *user)
 {
-    pthread_mutex_lock(&lock);
-    use->users--;
-    pthread_mutex_unlock(&lock);
+    const once *o = user;
+    return plan_run(plan, o->op, o->args, o->stream);
 }
 
 ckl_status plan_once(ckl_device *device, const operator_info *op, const void *desc, const void *args, ckl_stream stream)
 {
     if (!desc || !args)
         FAIL(CKL_INVALID, "%s: %s is NULL", op->name, desc ? "args" : "desc");
-    plan_use *use;
-    TRY(plan_borrow(device, op, desc, stream, &use));
-    ckl_status status = plan_run(use->plan, op, args, stream);
-    plan_return(use);
-    return status;
+    return plan_cached(device, op, desc, stream, run_once, &(once){ op, args, stream });
 }
 
 void plan_cache_forget(ckl_device *device)
 {
     pthread_mutex_lock(&lock);
     for (int b = 0; b < BUCKETS; b++)
-        for (plan_use **link = &buckets[b], *e; (e = *link);) {
+        for (entry **link = &buckets[b], *e; (e = *link);) {
             if (e->device != device) {
                 link = &e->next;
                 continue;
