@@ -132,6 +132,8 @@ static const char *const cases[] = {
     "n=2 c=96 h=16 w=16 groups=48 layout=nhwc impl=forward_split config='bundle=24 threads=128 column_threads=10 "
     "steps=1 vec=4'",
     "n=2 c=93 h=9 w=9 groups=93 layout=nhwc # the last bundle has fewer groups",
+    "n=2 c=616 h=5 w=7 groups=8 layout=nhwc dtype=bf16 # 77 vectors of several groups",
+    "n=1 c=312 h=9 w=25 groups=312 layout=nhwc impl=forward_split # vectors of several groups, read again",
     "n=3 c=104 h=9 w=5 groups=104 layout=nhwc dtype=f16",
     "n=3 c=104 h=9 w=59 groups=104 layout=nhwc dtype=f16 fill=hard seed=215131 # 89 values of a thread, the first far "
     "away",
@@ -175,6 +177,7 @@ static const char *const cases[] = {
     "n=130 c=48 h=7 w=8 groups=48 dtype=bf16 direction=backward fill=uniform impl=backward",
     "n=128 c=9 h=2 w=2 groups=3 layout=nhwc direction=backward fill=integers # as many lines as are few",
     "n=3 c=104 h=9 w=5 groups=104 layout=nhwc dtype=f16 direction=backward # a warp has several groups",
+    "n=2 c=616 h=3 w=7 groups=8 layout=nhwc dtype=bf16 direction=backward # 77 vectors of several groups",
     "n=3 c=7 h=9 w=11 groups=7 dtype=f16 fill=hard # ragged planes: all phases, ends of several for a thread",
     "n=3 c=7 h=9 w=11 groups=7 fill=uniform misalign=1",
     "n=300 c=49 h=7 w=13 groups=49 dtype=bf16 # ragged planes together, the last ones fewer",

@@ -284,25 +284,16 @@ enum {
     ALONG_MIN = 64, // of a tile of a small matrix, which is spread over the SMs
 };
 
-/* Is this the short side, without gaps on its own side of memory? */
-static bool is_short(int64_t size, int64_t size_max, int64_t ld, int64_t other)
+/* Is that side short, and without gaps on its own side of memory? */
+static bool is_short(const permute_matrix *m, bool in_x)
 {
-    return size <= size_max && ld == size && other >= LONG_MIN;
-}
-
-static bool has_short_x(const permute_matrix *m)
-{
-    return is_short(m->cols, COLS_MAX, m->ldx, m->rows);
-}
-
-static bool has_short_y(const permute_matrix *m)
-{
-    return is_short(m->rows, ROWS_MAX, m->ldy, m->cols);
+    const int64_t size = in_x ? m->cols : m->rows, pitch = in_x ? m->ldx : m->ldy, other = in_x ? m->rows : m->cols;
+    return size <= (in_x ? COLS_MAX : ROWS_MAX) && pitch == size && other >= LONG_MIN;
 }
 
 static ckl_status check_short_side(const permutation *p)
 {
-    if (!has_short_x(&p->matrix) && !has_short_y(&p->matrix))
+    if (!is_short(&p->matrix, true) && !is_short(&p->matrix, false))
         FAIL(
             CKL_UNSUPPORTED,
             "%s narrow: there is no side of up to %d columns or %d rows without gaps, %d or more elements of the other",
@@ -334,7 +325,7 @@ static ckl_status choose_narrow(const void *problem, const ckl_device_info *devi
         FAIL(CKL_UNSUPPORTED, "%s narrow: it is chosen on Hopper alone, where it was measured", p->op);
     c->bytes = p->bytes;
     c->outer = m->outer_count;
-    c->short_x = has_short_x(m);
+    c->short_x = is_short(m, true);
     int side = 4, along = ALONG_MIN;
     while (side < (c->short_x ? m->cols : m->rows) && side < ROWS_MAX)
         side *= 2;
@@ -372,7 +363,7 @@ static ckl_status admit_narrow(const void *problem, const ckl_device_info *devic
     const permute_matrix *m = &p->matrix;
     TRY(transpose_check_tiles(p, "narrow", c->bytes, c->outer, c->tile_r, c->tile_c));
     TRY(check_short_side(p));
-    if (c->short_x ? !has_short_x(m) || m->cols > c->tile_c : !has_short_y(m) || m->rows > c->tile_r)
+    if (c->short_x ? !is_short(m, true) || m->cols > c->tile_c : !is_short(m, false) || m->rows > c->tile_r)
         FAIL(CKL_INVALID, "%s narrow: short_x=%d tile %dx%d do not fit the short side of %" PRId64 "x%" PRId64, p->op,
              c->short_x, c->tile_r, c->tile_c, m->rows, m->cols);
     TRY(transpose_check_power(p, "narrow", c->short_x ? "tile_r" : "tile_c", c->short_x ? c->tile_r : c->tile_c,

@@ -155,8 +155,8 @@ static int widest_vector(const reduce_view *v)
 static plan_cost cost_columns(const void *desc, const ckl_device_info *device, const void *config);
 
 /*
- * Strips from as wide as a CTA to a few lanes, shared by as many CTAs as fit, half of them, a quarter, down to one; what
- * costs `sure` times less than other vectors is taken.
+ * Strips from as wide as a CTA to a few lanes, shared by as many CTAs as fit, half of them, a quarter, down to one;
+ * what costs `sure` times less than other vectors is taken.
  */
 static void consider(const reduce_view *v, const ckl_device_info *device, const reduce_columns_config *t, double sure,
                      reduce_columns_config *best)

@@ -102,16 +102,17 @@ static void choose_segments(const reduce_view *v, reduce_rows_config *c)
 
 /*
  * Do so few CTAs take a large x that early CTAs of the next launch would crowd some SMs? Of an x of some size, where
- * all run at once, but leave no room for as many: max of 197x58897 bf16 11.1 us, 8.0 without early CTAs.
+ * all run at once, but leave no room for as many: max of 197x58897 bf16 10.9 us, 7.6 without early CTAs. Those of 128
+ * threads spread: min of 1024x8192 bf16 5.0 us, 5.3 without.
  */
 static bool crowds(const reduce_view *v, const ckl_device_info *device, const reduce_rows_config *c)
 {
-    enum { WAVES = 4, THREADS_OF_SM = 2048, SOME_BYTES = 8 << 20 }; // later waves are balanced by the hardware
+    enum { WAVES = 4, THREADS_OF_SM = 2048, THREADS_SPREAD = 128, SOME_BYTES = 8 << 20 };
     const int64_t fit = (int64_t)device->sm_count * (THREADS_OF_SM / c->threads), wanted = fit / 2;
     const int64_t ctas = v->rows * c->split, bytes = v->rows * v->count * dtype_bytes(v->kind.dtype);
     if (bytes > REDUCE_OVERLAP_BYTES)
-        return ctas < WAVES * fit;
-    return bytes > SOME_BYTES && ctas < wanted && 2 * ctas > wanted;
+        return ctas < WAVES * fit; // later waves are balanced by the hardware
+    return bytes > SOME_BYTES && c->threads > THREADS_SPREAD && ctas < wanted && 2 * ctas > wanted;
 }
 
 /* How much longer all CTAs take, of which so many fit at once, than if every SM had the same number. */

@@ -395,7 +395,7 @@ static const char *const cases[] = {
     "op=max shape=2x130x509 axes=1 dtype=f16 impl=columns config='lanes=128 vec=2 steps=3' fill=hard",
     "op=argmin shape=3x600x173 axes=1 dtype=f16 fill=hard # single elements, all on their way at once",
     "op=norm2 shape=1500x131 axes=0 dtype=bf16 impl=columns config='threads=512 vec=8 split=40' # in three rounds",
-    "op=sum shape=3x75x509 axes=1 dtype=bf16 impl=columns config='threads=256 lanes=32 vec=8 steps=4' # a last tile in part",
+    "op=sum shape=3x75x509 axes=1 dtype=bf16 impl=columns config='threads=256 lanes=32 vec=8 steps=4' # last tile",
     "op=argmin shape=7x3x37x40 axes=0,2 dtype=bf16 impl=columns config='threads=128 lanes=8 vec=4 steps=8' fill=hard",
     "op=prod shape=7x20 axes=1 dtype=i32 fill=integers         # wraps",
     "op=sum shape=7x20 axes=1 dtype=i32 output=i32 fill=integers",
