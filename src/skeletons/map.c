@@ -19,14 +19,6 @@ map_access map_access_of(const map_kernel *k, int i)
 
 /* Parameters */
 
-static map_operand declare_operand(const map_kernel *k, const map_values *p, int i)
-{
-    map_operand o = { .address = map_access_of(k, i) == SCALAR ? p->scalar[i] : p->pointer[i] };
-    for (int d = 0; d < k->config.rank; d++)
-        o.stride[d] = p->stride[i * MAP_RANK_MAX + d];
-    return o;
-}
-
 static map declare(const map_kernel *k, map_function *f, void *user)
 {
     map m = { .k = k, .f = f, .user = user, .index = k->config.rank == 1 ? I64 : k->config.wide ? U64 : U32 };
@@ -34,8 +26,11 @@ static map declare(const map_kernel *k, map_function *f, void *user)
     m.count = convert(m.index, m.p.count);
     for (int d = k->config.crossed ? 0 : 1; d < k->config.rank; d++)
         m.size[d] = convert(m.index, m.p.size[d]);
-    for (int i = 0; i <= k->inputs; i++)
-        m.operands[i] = declare_operand(k, &m.p, i);
+    for (int i = 0; i <= k->inputs; i++) {
+        m.operands[i].address = map_access_of(k, i) == SCALAR ? m.p.scalar[i] : m.p.pointer[i];
+        for (int d = 0; d < k->config.rank; d++)
+            m.operands[i].stride[d] = m.p.stride[i * MAP_RANK_MAX + d];
+    }
     return m;
 }
 

@@ -186,12 +186,6 @@ static int crossed_threads_max(const map_config *c)
     return c->cross_rows * MAP_CROSS_TILE / (int)max_i64(c->vec, c->pairs ? ELEMENTS_OF_PAIRS : 1);
 }
 
-/* Does each CTA have a tile of crossed operands at once, so that its threads share it out? */
-static bool has_few_tiles(const map_kernel *k, const map_shape *s, const ckl_device_info *device)
-{
-    return k->config.crossed && map_ctas(k, s) <= device->sm_count;
-}
-
 /* Are the vectors of an operand shorter than others'? Constants aside. */
 static bool has_short_vectors(const map_kernel *k)
 {
@@ -277,7 +271,7 @@ ckl_status map_choose_config(const void *problem, const ckl_device_info *device,
     c->expr = p->kernel.config.expr;
     c->vec = VECTOR_BYTES / (int)widest_bytes(&k);
     c->pairs = has_pairs(&k, s);
-    const bool few = has_few_tiles(&k, s, device);
+    const bool few = c->crossed && map_ctas(&k, s) <= device->sm_count; // tiles, whose threads share them out
     choose_vectors(&k, s, few);
     choose_tile(&k, s, few, device);
     map_rows_choose(&k, s, device);

@@ -161,6 +161,7 @@ typedef struct map_rows {
     void *user;
     val address[MAP_OPERANDS_MAX];  // of the row's first element
     val is_outer[MAP_OPERANDS_MAX]; // no other row is before it or behind it in memory
+    val is_first[MAP_OPERANDS_MAX]; // no row before it lies there, too
     val repeated[MAP_INPUTS_MAX];   // f32: of inputs that are the same along the row
     tensor rX[MAP_INPUTS_MAX];      // (VEC,STEPS) of a span
     row_cut *cut[MAP_INPUTS_MAX];   // loads under way
@@ -170,13 +171,15 @@ typedef struct map_rows {
 static void find_row(map_rows *m, const map_values *p, const val *at, int i)
 {
     const val *stride = &p->stride[i * MAP_RANK_MAX], size = imm(dtype_bytes(m->k->dtype[i]));
-    val index = imm64(0), low = imm64(0), high = imm64(0), apart = imm64(m->k->config.vec);
+    val index = imm64(0), low = imm64(0), high = imm64(0), apart = imm64(m->k->config.vec), first = yes();
     for (int d = 0; d < m->k->config.rank - 1; d++) {
         val span = mul(sub(p->size[d], imm64(1)), stride[d]);
         index = add(mul(at[d], stride[d]), index);
         low = add(low, min(span, imm64(0)));
         high = add(high, max(span, imm64(0)));
+        first = logical_and(first, logical_or(ne(stride[d], imm(0)), eq(at[d], imm(0))));
     }
+    m->is_first[i] = first;
     m->address[i] = add(p->pointer[i], convert(U64, mul(index, size)));
     m->is_outer[i] = logical_or(lt(index, add(low, apart)), gt(index, sub(high, apart)));
 }
@@ -212,6 +215,22 @@ static bool is_cut(const map_rows *m, const row_span *s, int input)
 static tensor input_vector(const map_rows *m, const row_span *s, int i)
 {
     return row_vector(&s->split, &s->place, m->address[i], m->k->dtype[i]); // (VEC,STEPS)
+}
+
+/* Asks L2 for what the threads will load: vectors that begin in the row lie in the tensor, wherever they end. */
+static void prefetch_span(const map_rows *m, const row_span *s)
+{
+    enum { LINE_VECTORS = 8 };
+    for (int step = 0; step < s->split.steps; step++)
+        IF(logical_and(eq(bit_and(thread(), imm(LINE_VECTORS - 1)), imm(0)),
+                       lt(coordinate(s->place.cX, 1, (int64_t)step * s->split.vec), s->place.limit)))
+            for (int i = 0; i < m->k->inputs; i++) {
+                if (!is_read(m->k, i))
+                    continue;
+                tensor gX = slice(input_vector(m, s, i), 0, step); // (1)
+                IF(m->is_first[i])
+                    prefetch_L2(gX.address);
+            }
 }
 
 /* All loads are issued before the first is waited for. */
@@ -262,11 +281,14 @@ void map_rows_describe(const map_kernel *k, map_function *f, void *user)
         rows = mul(rows, p.size[d]);
     row_place place = row_here(&split, rows, p.size[k->config.rank - 1]);
     min_ctas_per_sm(k->config.ctas_per_sm);
-    map_prefetch(k, &p);
+    if (!k->config.cut)
+        map_prefetch(k, &p);
     find_rows(&body, &p, place.row);
     row_spans spans = row_spans_of(&split, &place, body.address[k->inputs], k->dtype[k->inputs], imm(0));
     row_span tile = spans.of[0], ends = spans.of[1];
     tile.place = row_from(&tile.place, mul(cta_y(), imm((int)row_split_cols(&split))));
+    if (k->config.prefetch && k->config.cut) // by shares 2.1 us, so 2.0: x+y of 463x1053 bf16
+        prefetch_span(&body, &tile);
     launch_dependents();
     grid_wait(); // what is above overlaps the end of the kernel before
     load_repeated(&body, &p, place.exists);

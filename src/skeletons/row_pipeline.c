@@ -318,15 +318,6 @@ static bool takes_stages(const pass *v)
     return v->is_first || v->s->split.residence == ROW_IN_RING;
 }
 
-/* NOTE: without the proxy fence a bulk copy may overwrite what loads in flight have yet to read: seen on an H200. */
-static void free_stage(const row_pipeline *s, const pipeline_state *at)
-{
-    fence_proxy_async();
-    warp_sync();
-    IF(eq(lane(), imm(0)))
-        pipeline_release(&s->ring, at->stage);
-}
-
 /*
  * This thread's partitions of all inputs in the stage, each vector cut out of two. The address is computed by hand: a
  * vector begins anywhere, so no layout of elements has it, only one of the aligned 16 bytes that the two halves lie in.
@@ -353,10 +344,15 @@ static tensor load_input(const pass *v, const row_span *here, int i)
     return row_fetch(chunk, &here->place, row_partition(chunk, sX, thread()), s->fill);
 }
 
+/* NOTE: without the proxy fence a bulk copy may overwrite what loads in flight have yet to read: seen on an H200. */
 static void leave_stage(const pass *v)
 {
-    if (v->releases)
-        free_stage(v->s, v->at);
+    if (v->releases) {
+        fence_proxy_async();
+        warp_sync();
+        IF(eq(lane(), imm(0)))
+            pipeline_release(&v->s->ring, v->at->stage);
+    }
     pipeline_advance(v->at);
 }
 
@@ -403,19 +399,13 @@ static void pass_of_loop(const pass *v, const row_spans *all)
     }
 }
 
-/* Has a chunk an element for each thread and step? All but the last do: row_pipeline_chunks(). */
-static bool is_whole(const row_pipeline *s, int chunk)
-{
-    return s->split.chunk.exact || chunk + 1 < s->split.chunks;
-}
-
 static void pass_unrolled(const pass *v, const row_spans *all)
 {
     row_pipeline *s = v->s;
     for (int chunk = 0; chunk < s->split.chunks; chunk++) {
         val start = chunk_start(s, chunk);
         row_span here = { all->of[0].split, row_from(&all->of[0].place, start) };
-        here.split.exact = is_whole(s, chunk);
+        here.split.exact = s->split.chunk.exact || chunk + 1 < s->split.chunks; // all but the last are whole
         val exists = here.split.exact ? yes() : lt(add(begin_of(s, &all->bounds), start), all->bounds.end);
         if (takes_stages(v))
             take_chunk(v, &here, exists, s->rHeld[chunk]);

@@ -128,6 +128,7 @@ typedef struct flow_shape {
 } flow_shape;
 
 enum { WHOLE = 1, CUT = 2, RAGGED = 4, ODD = CUT | RAGGED, ALL = WHOLE | ODD };
+enum { CUT_ALONE = 8, RAGGED_ALONE = 16 }; // without a residual, and ragged rows in phase
 static const flow_shape shapes[] = {
     // whole rows get the first one of the smallest cluster
     { WHOLE, 2, 2, 1, 128, 128, 1, 1, 15, 15, RING, 0, false, false },
@@ -149,7 +150,9 @@ static const flow_shape shapes[] = {
     { WHOLE, 4, 4, 1, 128, 256, 8, 16, 16, 16, AHEAD, 0, false, false },
     { CUT, 4, 4, 1, 64, 256, 1, 16, 20, 20, AHEAD, 0, false, false },
     // others the one whose instructions cost least
-    { ODD, 2, 1, 2, 64, 288, 1, 16, 24, 24, HELD, 1, false, false },
+    { ODD, 2, 1, 2, 64, 288, 1, 16, 24, 20, HELD, 1, false, false },
+    { CUT_ALONE, 2, 1, 2, 64, 288, 8, 16, 0, 24, HELD, 1.07, false, false },
+    { RAGGED_ALONE, 2, 1, 2, 64, 288, 1, 16, 0, 24, HELD, 1.07, false, false },
     { ODD, 2, 1, 3, 64, 288, 1, 16, 15, 15, HELD, 1.1, false, false },
     { ODD, 2, 1, 1, 64, 288, 1, 16, 30, 30, HELD, 1, false, false },
     { RAGGED, 2, 4, 1, 64, 288, 1, 16, 16, 16, AHEAD, 1.1, false, false },
@@ -227,15 +230,15 @@ static bool fit_shape(const norm_rows *d, const ckl_device_info *device, flow *f
     const flow_shape *shape = f->shape;
     const int bytes = dtype_bytes(d->dtype), rows = rows_of(d);
     const bool most = d->centred || (bytes == 4 && d->residual), any = rows == WHOLE || shape->longest;
-    const bool cut = rows != WHOLE && !norm_in_phase(d); // which takes registers: so many warps fewer do not spill
-    const int fewer = cut ? 4 * (d->residual + (d->centred && rows == RAGGED)) : 0;
+    const int spilling = rows != WHOLE && !norm_in_phase(d) && d->residual ? 4 : 0; // warps: 20 of layer norm spill
     const int64_t threads = round_up(ceil_div(d->cols, (int64_t)elements_of(shape) * f->cluster), WARP);
-    if (!(shape->rows & rows) || shape->bytes != bytes || f->cluster < shape->cluster_min ||
+    const int alone = d->residual ? 0 : rows == CUT ? CUT_ALONE : rows == RAGGED && norm_in_phase(d) ? RAGGED_ALONE : 0;
+    if (!(shape->rows & (rows | alone)) || shape->bytes != bytes || f->cluster < shape->cluster_min ||
         f->cluster > shape->cluster_max || threads > shape->threads_max ||
         (threads < shape->threads_min && rows == WHOLE && !shape->longest))
         return false;
     f->threads = (int)max_i64(shape->threads_min, threads);
-    f->ctas_per_sm = ((most ? shape->warps_most : shape->warps) - fewer) / (f->threads / WARP + 1);
+    f->ctas_per_sm = ((most ? shape->warps_most : shape->warps) - spilling) / (f->threads / WARP + 1);
     if (any)
         return f->ctas_per_sm > 0 && (shape->longest || threads <= THREADS_LARGE ||
                                       d->rows * f->cluster >= ROWS_LARGE * f->ctas_per_sm * (int64_t)device->sm_count);
