@@ -307,7 +307,7 @@ static void store_queries(const attention_values *p, const attention_sm90_backwa
 void attention_backward_round_queries(const attention_sm90_backward_config *cfg)
 {
     const columns dq = dq_columns_of(cfg);
-    const int ctas = dq.used > 64 ? 8 : 10; // of an SM, which wait for their loads: as many as have registers for these
+    const int ctas = dq.used > 64 ? 8 : 12; // of an SM, which wait for their loads: as many as have registers for these
     launch_bounds(WARPGROUP, ctas);
     attention_values p = params_of(attention);
     tiled_mma mma = attention_warpgroup_mma(cfg->form.dtype, dq.used, "SS");
