@@ -70,7 +70,7 @@ static ring_limits limits_of(const gemm_sm90_config *c, int64_t k_steps)
     if (k_steps <= STEPS_FEWEST && !c->batched && c->pingpong && c->tile_m == 128 && c->cluster_n == 2)
         return (ring_limits){ 4, STAGES_ENOUGH }; // D is most of what moves
     if (few && c->ragged == GEMM_ALL_RAGGED && c->epilogue.d == CKL_F32 && c->pingpong)
-        return (ring_limits){ 4, STAGES_MAX }; // rows of 128 columns are stored whole, as those of 16 bits are with 2
+        return (ring_limits){ 4, STAGES_MAX }; // rows of 128 columns are stored whole
     return (ring_limits){ few && (c->batched == 1 || c->batched == GEMM_BY_POINTERS) ? 4 : 2, STAGES_MAX };
 }
 

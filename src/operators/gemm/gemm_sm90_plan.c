@@ -369,7 +369,8 @@ static void let_A_stay(const ckl_gemm_desc *d, const ckl_device_info *device, ge
     const bool many = d->n >= SHARE * (int64_t)c->tile_n && squares >= SHARE * (int64_t)device->sm_count;
     const bool pairs = ceil_div(d->m, ROWS) % PAIR == 0;
     c->stays = plain && many && ckl_dtype_bytes(d->d) == 2 && c->pingpong && !c->swap && c->tile_m == ROWS &&
-               (c->cluster_n == 1 || pairs) && steps > STEPS_FEWEST && steps <= c->stages;
+               (c->cluster_n == 1 || (pairs && steps > 1)) && steps > (c->ragged ? 0 : STEPS_FEWEST) &&
+               steps <= c->stages;
     if (!c->stays)
         return;
     if (pairs)
