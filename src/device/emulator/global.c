@@ -356,11 +356,23 @@ static bool stores_same(const step *s)
     return s->inst->op == IR_TMA_STORE && s->inst->mode == 2;
 }
 
+/* Does it store what lies there from `address` on? */
+static bool check_bits(const access *a, uintptr_t address)
+{
+    const size_t before = address - a->start;
+    char name[PLACE_BYTES];
+    if (memcmp((const void *)address, a->bits + before, a->bit_bytes - before) == 0) // NOLINT: as on the device
+        return true;
+    return fault(a->w, a->s, access_lane(a, address), "other bits",
+                 "the store to %s brings other bits than another CTA's",
+                 global_text(a->w->cluster->launch, a->memory, address, name));
+}
+
 static bool check_writer(const access *a, uint32_t writer, place at)
 {
     const launch_state *l = a->w->cluster->launch;
     if (stores_same(a->s) && at.step != UINT16_MAX && stores_same(&l->kernel->steps[at.step]))
-        return true;
+        return check_bits(a, at.address);
     at.what = "write";
     if (!l->ordered)
         return race(a, at, &(epoch){ .cluster = writer - l->first_epoch - 1 });
@@ -570,6 +582,9 @@ static bool touch_stripe(const access *a, uint32_t own, const global_shadow *x, 
     while (__atomic_exchange_n(&s->taken, true, __ATOMIC_ACQUIRE))
         sched_yield();
     bool ok = touch_range(a, own, x, first, end);
+    const uintptr_t to = a->memory->base + first;
+    if (ok && a->bits)                                              // for the next CTA to compare
+        memcpy((void *)to, a->bits + (to - a->start), end - first); // NOLINT: as on the device
     __atomic_store_n(&s->taken, false, __ATOMIC_RELEASE);
     return ok;
 }
