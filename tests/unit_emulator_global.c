@@ -170,6 +170,22 @@ GRID_FAULT(stores_of_the_same, 32, 1, 2, 0, "global-memory race", "write of memo
     blamed = 0;
 }
 
+/* Planted, the bits are not the same. */
+GRID_FAULT(stores_of_other_bits, 32, 1, 2, 0, "other bits", "the store to memory+", "another CTA's")
+{
+    val x = tile("x", TILE_BYTES), zero = ir_int(CKL_I32, 0);
+    const val origin[] = { zero, zero };
+    fill(x);
+    test_store_value(IR_SHARED, IR_U32, add(x, mul(tid(), 4)), 0, planted ? cta() : u32(0));
+    ir_plain(IR_FENCE_PROXY_ASYNC, 0, 0);
+    ir_plain(IR_WARP_SYNC, 0, 0);
+    IF(ir_elect()) {
+        BLAMED(ir_tma_store_same(p.map, x, 0, 2, origin));
+        ir_plain(IR_BULK_COMMIT, 0, 0);
+        ir_plain(IR_BULK_WAIT, 0, 0);
+    }
+}
+
 /* What ordinary stores of another CTA wrote is loaded by TMA. */
 GRID_FAULT(load_without_proxy_fence, 32, 1, 2, 0, "missing fence_proxy_async", "memory+512", "_gmem")
 {

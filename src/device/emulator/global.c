@@ -188,6 +188,9 @@ static bool touch_stripe(const access *a, uint32_t own, const global_shadow *x, 
     while (__atomic_exchange_n(&s->taken, true, __ATOMIC_ACQUIRE))
         sched_yield();
     bool ok = touch_range(a, own, x, first, end);
+    const uintptr_t to = a->memory->base + first;
+    if (ok && a->bits)                                              // for the next CTA to compare
+        memcpy((void *)to, a->bits + (to - a->start), end - first); // NOLINT: as on the device
     __atomic_store_n(&s->taken, false, __ATOMIC_RELEASE);
     return ok;
 }

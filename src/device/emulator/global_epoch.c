@@ -216,11 +216,23 @@ static bool stores_same(const step *s)
     return s->inst->op == IR_TMA_STORE && s->inst->mode == 2;
 }
 
+/* Does it store what lies there from `address` on? */
+static bool check_bits(const access *a, uintptr_t address)
+{
+    const size_t before = address - a->start;
+    char name[PLACE_BYTES];
+    if (memcmp((const void *)address, a->bits + before, a->bit_bytes - before) == 0) // NOLINT: as on the device
+        return true;
+    return fault(a->w, a->s, access_lane(a, address), "other bits",
+                 "the store to %s brings other bits than another CTA's",
+                 global_text(a->w->cluster->launch, a->memory, address, name));
+}
+
 bool epoch_check_writer(const access *a, uint32_t writer, uintptr_t address, uint16_t by)
 {
     const launch_state *l = a->w->cluster->launch;
     if (stores_same(a->s) && by != UINT16_MAX && stores_same(&l->kernel->steps[by]))
-        return true;
+        return check_bits(a, address);
     const place at = { address, "write", by };
     if (!l->ordered)
         return race(a, at, &(epoch){ .cluster = writer - l->first_epoch - 1 });

@@ -207,9 +207,11 @@ typedef struct access {
     bool write, async;
     bool strong; // to global memory, at a scope
     ir_scope scope;
-    allocation *memory; // of a range of global memory
-    uintptr_t start;    // of the range: its address, or its offset in shared memory
-    size_t lane_bytes;  // of lanes side by side from `lane` on; 0: all of it is that lane's
+    allocation *memory;        // of a range of global memory
+    uintptr_t start;           // of the range: its address, or its offset in shared memory
+    size_t lane_bytes;         // of lanes side by side from `lane` on; 0: all of it is that lane's
+    const unsigned char *bits; // of a store that other CTAs may make, too: what it writes to the range
+    size_t bit_bytes;
 } access;
 
 /* Two kinds of blocks: IF waits to run its else lanes, LOOP gathers lanes that broke. */

@@ -130,13 +130,19 @@ bool transfer_touch_source(const transfer *t, const access *a)
 /* What is in no allocation is found when the copy is done. */
 static void touch_run(void *user, uint32_t offset, unsigned char *global, uint32_t bytes)
 {
-    (void)offset;
     walk *x = user;
     uintptr_t address = (uintptr_t)global;
     allocation *a = NULL;
     if (global && x->ok)
         a = memory_find(&x->t->w->cluster->kernel->device->memory, address, bytes);
-    if (a)
+    const bool same = a && x->t->map && x->t->kind == TRANSFER_STORE && x->t->s->inst->mode == 2; // as other CTAs' bits
+    for (uint32_t at = 0, length; same && x->ok && at < bytes; at += length) {
+        length = chunk_length(offset + at, bytes - at);
+        x->global->bits = x->t->w->cta->shared + shared_place(x, offset + at);
+        x->global->bit_bytes = length;
+        x->ok = global_touch(x->global, a, address + at, length);
+    }
+    if (a && !same)
         x->ok = global_touch(x->global, a, address, bytes);
 }
 

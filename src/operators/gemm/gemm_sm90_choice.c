@@ -26,7 +26,7 @@ typedef struct fitted_tile {
     bool swap;
 } fitted_tile;
 
-/* In any order; where none can compute, the last one says why. tile_n=0: of D^T, as gemm_sm90_swapped_columns() says. */
+/* In any order; where none can compute, the last one says why. tile_n=0: gemm_sm90_swapped_columns(). */
 
 static const fitted_tile fitted_tiles[] = {
     { 64, 0, 1, 0, 1, 1, 8, 1 },    { 64, 0, 1, 0, 1, 1, 4, 1 },    { 64, 0, 1, 0, 1, 1, 2, 1 },
@@ -70,7 +70,7 @@ static ring_limits limits_of(const gemm_sm90_config *c, int64_t k_steps)
     if (k_steps <= STEPS_FEWEST && !c->batched && c->pingpong && c->tile_m == 128 && c->cluster_n == 2)
         return (ring_limits){ 4, STAGES_ENOUGH }; // D is most of what moves
     if (few && c->ragged == GEMM_ALL_RAGGED && c->epilogue.d == CKL_F32 && c->pingpong)
-        return (ring_limits){ 4, STAGES_MAX }; // rows of 128 columns are stored whole, as those of 16 bits are with 2
+        return (ring_limits){ 4, STAGES_MAX }; // rows of 128 columns are stored whole
     return (ring_limits){ few && (c->batched == 1 || c->batched == GEMM_BY_POINTERS) ? 4 : 2, STAGES_MAX };
 }
 
@@ -212,11 +212,10 @@ static bool suits_D(const ckl_gemm_desc *d, const fitted_tile *t)
 
 /*
  * Tiles as wide as lets all of D go in so many turns, which asks less of L2: 253x12288x1792 with GELU takes 23.8 us in
- * one of 128x192, 28.9 in 64x128; 2073x1024x10112 69.6 in one of 64x256, 86.2 in two of 64x128; 768x2048x8192 of e4m3
- * with C in f32 26.7 in one of 128x96, 31.2 in 64x192. Tiles in turn hide their stores, so there may be some turns:
- * 1016x4648x2688 takes 44.7 us in two of 128x144, 46.7 in one of 256x160. Of many the power limit decides, not how full
- * the last one is: 2048x12288x4096 takes 309 us in nine of 128x168, 299 in eight of 128x192. D^T is divided otherwise:
- * 4512x128x4416 takes 16.0 us in 64x96 of it, 18.8 in slices.
+ * one of 128x192, 28.9 in 64x128; 2073x1024x10112 69.6 in one of 64x256, 86.2 in two of 64x128. Tiles in turn hide
+ * their stores, so there may be some turns: 1016x4648x2688 takes 44.7 us in two of 128x144, 46.7 in one of 256x160. Of
+ * many the power limit decides: 2048x12288x4096 takes 309 us in nine of 128x168, 299 in eight of 128x192. D^T is
+ * divided otherwise: 2448x3072x7168 takes 163 us in two turns of 128x224 of it, 187 in 64x192.
  */
 typedef struct even_tile {
     fitted_tile tile; // of so many columns at most

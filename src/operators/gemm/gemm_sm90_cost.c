@@ -286,7 +286,8 @@ plan_cost gemm_sm90_cost(const void *desc, const ckl_device_info *device, const 
     double step = overlapped(s.tensor_cores, s.sm, s.latency) * sharing_of(&p, c) +
                   COLUMN_SCALE * column_scales_of(&size) * c->consumers + PARTIAL * partials_of_step(c, &size);
     double tile = step * (double)p.steps, epilogue = epilogue_of_tile(c, &size), all = tile + epilogue;
-    const double by_elements = c->ragged == GEMM_ALL_RAGGED ? stored / ELEMENT_BYTES : 0; // cycles of all SMs
+    const double by_elements =
+        c->ragged == GEMM_ALL_RAGGED && d->d == CKL_F32 && !d->c ? stored / ELEMENT_BYTES : 0; // cycles of all SMs
     const double stores = by_elements / (double)(p.turns * device->sm_count) / (size.row_cols > size.d_cols ? 2 : 1);
     double turn = c->pingpong ? fmax(fmax(tile, all / 2), stores) : tile + fmax(epilogue / c->ctas, stores);
     double flops = 2.0 * (double)(p.tiles * c->tile_m * c->tile_n * p.steps) * STEP_HALVES;

@@ -332,42 +332,6 @@ static tensor rows_of_buffers(tensor sD)
     return tensor_with_layout(sD, with_swizzle(sD.layout.sw, layouts_of(2, modes))); // (ROWS,(COLS,BUFFERS))
 }
 
-static void store_element(val start, val column, val element)
-{
-    val address = add(start, convert(U64, mul(column, imm(2))));
-    set(gmem_tensor(address, element.type, compact(leaf(1))), 0, element);
-}
-
-/*
- * Stores pairs of 16 bits of whole rows at multiples of 4 bytes. A row that starts at an odd element has its first and
- * its last one alone, both by the thread of the first: a warp's request for half of the bytes takes as long.
- */
-static void store_pairs(const sm90_kernel *k, const consumer_role *c, const subtile *h, const output_matrix *to)
-{
-    const int cols = k->size.row_cols, across = cols / 2, at_once = ELEMENTS_AT_ONCE * WARPGROUP / across;
-    tensor gX = elements_of(k, h, to); // (M,N)
-    val pair = rem(c->tid, imm(across)),
-        inside = min(sub(convert(I32, cols_of_D(k)), convert(I32, h->at.col)), imm(cols));
-    LOOP(e, imm(k->size.d_rows / at_once)) {
-        for (int i = 0; i < ELEMENTS_AT_ONCE; i++) {
-            val row = add(add(mul(e, imm(at_once)), imm(i * WARPGROUP / across)), div(c->tid, imm(across)));
-            val start = tensor_address(gX, coord(add(h->at.row, row), h->at.col)); // of the row
-            val odd = convert(I32, bit_and(shift_right(convert(U32, start), imm(1)), imm(1)));
-            val second = add(sub(convert(I32, mul(pair, imm(2))), odd), imm(1));
-            val first = select(eq(second, imm(0)), imm_as(I32, cols - 1), sub(second, imm(1)));
-            val x = at(h->sD, row, first), y = at(h->sD, row, second);
-            val exists = lt(add(h->at.row, row), last_row(k, h));
-            val together = logical_and(lt(first, second), lt(second, inside));
-            IF(logical_and(exists, together))
-                store_element(start, first, pack(k->epilogue.d == F16 ? IR_F16X2 : IR_BF16X2, x, y));
-            IF(logical_and(exists, logical_and(logical_not(together), lt(first, inside))))
-                store_element(start, first, x);
-            IF(logical_and(exists, logical_and(logical_not(together), lt(second, inside))))
-                store_element(start, second, y);
-        }
-    }
-}
-
 /* Stores a staging buffer by elements, or those of whole rows, with the last of them. */
 static void store_elements(const sm90_kernel *k, const consumer_role *c, const subtile *h, const output_matrix *to)
 {
@@ -379,10 +343,7 @@ static void store_elements(const sm90_kernel *k, const consumer_role *c, const s
         rows.sD = rows_of_buffers(c->sD);
     }
     named_sync(c->barrier, WARPGROUP);
-    if (k->size.row_cols > k->size.d_cols && ckl_dtype_bytes(k->epilogue.d) == 2)
-        store_pairs(k, c, &rows, to);
-    else
-        copy_elements(k, c, &rows, to, true);
+    copy_elements(k, c, &rows, to, true);
 }
 
 static void stage_subtile(const sm90_kernel *k, const consumer_role *c, const subtile *h, tensor rD)

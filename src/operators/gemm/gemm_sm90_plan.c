@@ -334,10 +334,9 @@ static ckl_status admit_sm90(const void *desc, const ckl_device_info *device, co
 /*
  * The next launch's CTAs take places as these come free. If a second launch does not fit beside the first, and the
  * first leaves many places free, SMs get unequal shares of the second: 224 tiles of 7x14336x7168, three an SM, take
- * 71.4 us begun early and 50.1 alone, of 3x14336x216 5.5 and 4.4, 280 of 7x17920x16384 164.4 and 139.3, 128 of
- * 128x6144x8064, one an SM, 35.2 and 29.4.
- * Where two launches fit, or nearly, they are at 97 % of copying begun early. A short product of one CTA an SM gains
- * less than the 1 to 2 us of a launch, but for one consumer by many steps: 768x768x3072 takes 8.9 alone, 9.5 early.
+ * 71.4 us begun early and 50.1 alone, 128 of 128x6144x8064, one an SM, 35.2 and 29.4. Where two launches fit, or
+ * nearly, they are at 97 % of copying begun early. A short product of one CTA an SM gains less than the 1 to 2 us of a
+ * launch, but for one consumer by many steps: 768x768x3072 takes 8.9 alone, 9.5 early.
  */
 static bool is_better_alone(const ckl_gemm_desc *d, const ckl_device_info *device, const gemm_sm90_config *c)
 {
@@ -370,7 +369,8 @@ static void let_A_stay(const ckl_gemm_desc *d, const ckl_device_info *device, ge
     const bool many = d->n >= SHARE * (int64_t)c->tile_n && squares >= SHARE * (int64_t)device->sm_count;
     const bool pairs = ceil_div(d->m, ROWS) % PAIR == 0;
     c->stays = plain && many && ckl_dtype_bytes(d->d) == 2 && c->pingpong && !c->swap && c->tile_m == ROWS &&
-               (c->cluster_n == 1 || pairs) && steps > STEPS_FEWEST && steps <= c->stages;
+               (c->cluster_n == 1 || (pairs && steps > 1)) && steps > (c->ragged ? 0 : STEPS_FEWEST) &&
+               steps <= c->stages;
     if (!c->stays)
         return;
     if (pairs)

@@ -138,17 +138,15 @@ static int box_of(const gemm_sm90_config *c, int side, int most, int step)
 }
 
 /*
- * Rows of D that start anywhere begin and end inside sectors, which L2 writes in part at twice the cost: with a buffer
- * for each box of a tile's row all are stored at once, as one run; of 16 bits in pairs, by whole rows of threads.
+ * Rows of D that start anywhere begin and end inside sectors, which L2 writes in part at twice the cost: in 32 bits,
+ * with a buffer for each box of a tile's row, all are stored at once, as one run. In 16 bits nothing is gained.
  */
 static int row_cols_of(const gemm_sm90_config *c, int columns, int box)
 {
     const gemm_epilogue *e = &c->epilogue;
-    const int bytes = (int)ckl_dtype_bytes(e->d);
-    const bool plain = c->ragged == GEMM_ALL_RAGGED && !c->swap && !gemm_reads_matrix(e) && !e->preactivation &&
-                       !e->scatter && c->split == 1;
-    const bool whole = plain && c->buffers * box == columns;
-    return whole && (bytes == 4 || (bytes == 2 && WARPGROUP % (columns / 2) == 0)) ? columns : box;
+    const bool whole = c->ragged == GEMM_ALL_RAGGED && e->d == CKL_F32 && !c->swap && !gemm_reads_matrix(e) &&
+                       !e->preactivation && !e->scatter && c->split == 1;
+    return whole && c->buffers * box == columns ? columns : box;
 }
 
 /* The vectors of an epilogue; their bytes, of all consumers. */

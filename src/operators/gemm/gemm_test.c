@@ -249,9 +249,10 @@ static const char *const cases[] = {
     "tile_m=64 tile_n=64 stages=3 ragged=2 split=1 ctas=1'",
     "m=200 n=331 k=136 d=f32 bias=1 impl=sm90 config='" IN_TURN
     "tile_m=128 tile_n=128 stages=4 buffers=4 ragged=2 split=1 ctas=1' # whole rows of a tile at once",
-    "batch=2 m=140 n=397 k=136 a=bf16 impl=sm90 config='" TWO
-    "tile_m=128 tile_n=256 stages=3 buffers=4 ragged=2 split=1 ctas=1' # of 16 bits in pairs",
-    "m=333 n=334 k=136 ldd=335 activation=relu impl=sm90 config='tile_m=64 tile_n=128 stages=4 buffers=2 consumers=2 "
+    "batch=2 m=140 n=397 k=136 a=bf16 d=f32 impl=sm90 config='" TWO
+    "tile_m=128 tile_n=192 stages=2 buffers=6 ragged=2 split=1 ctas=1' # the same of six boxes a row",
+    "m=333 n=334 k=136 d=f32 ldd=335 activation=relu impl=sm90 config='tile_m=64 tile_n=128 stages=4 buffers=4 "
+    "consumers=2 "
     "pingpong=1 ragged=2 cluster_m=2 cluster_n=2' # tiles of a cluster beyond D",
     "m=70 n=99 k=128 d=f32 ldd=107 impl=sm90 config='" ONE "tile_m=64 tile_n=64 stages=3 ragged=2 split=2 ctas=1'",
     "m=272 n=200 k=136 impl=sm90 config='" ONE
