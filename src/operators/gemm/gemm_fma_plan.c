@@ -6,11 +6,6 @@
 
 enum { WARP = 32, THREADS_PER_SM = 1024 }; // with fewer than 64 registers a thread, a block does not fit
 
-static int64_t tiles_of(const ckl_gemm_desc *d, const gemm_fma_config *c)
-{
-    return gemm_tiles(d, c->tile_m, c->tile_n);
-}
-
 /* The longest vector in which operands that are not K-major can be read, in elements. */
 static int vector_of(const ckl_gemm_desc *d)
 {
@@ -51,8 +46,7 @@ static const struct {
     double along[2], across[2]; // of 32 elements copied: of K-major operands or not, singly or in vectors
     double hidden;              // the part of the shorter of both, multiply-adds and accesses, that is seen
     double alone, latency;      // a lone CTA: of a step, and of each row or column of a block, but multiply-adds
-    double cta;                 // before and behind the steps of each CTA of an SM
-    double stored;              // for 128 elements of D
+    double cta, stored;         // before and behind the steps of each CTA of an SM; for 128 elements of D
     double group[2];            // to add the sums of another group of threads, of D singly or in vectors
     double merge, merged;       // of the second kernel; bytes of slices in a cycle
     double missing;             // work's growth where warps are missing, of what hides all
@@ -123,14 +117,14 @@ static plan_cost turns_cost(const ckl_gemm_desc *d, const ckl_device_info *devic
 /* Tiles that share out K: those beyond waves of CTAs that fill all SMs. */
 static int64_t shared_tiles(const ckl_gemm_desc *d, const ckl_device_info *device, const gemm_fma_config *c)
 {
-    return c->sliced ? tiles_of(d, c) % (c->ctas * device->sm_count) : 0;
+    return c->sliced ? gemm_tiles(d, c->tile_m, c->tile_n) % (c->ctas * device->sm_count) : 0;
 }
 
 /* Tiles of which some are cut into so many slices, or fewer where steps do not divide. */
 static tile_turns cut_turns(const ckl_gemm_desc *d, const ckl_device_info *device, const gemm_fma_config *c,
                             int64_t slices)
 {
-    tile_turns t = { .whole = tiles_of(d, c) };
+    tile_turns t = { .whole = gemm_tiles(d, c->tile_m, c->tile_n) };
     t.slice_k = max_i64(round_up(ceil_div(d->k, slices), gemm_fma_step(c)), gemm_fma_step(c));
     t.slices = (int)max_i64(ceil_div(d->k, t.slice_k), 1);
     t.shared = t.slices > 1 ? shared_tiles(d, device, c) : 0;
@@ -172,8 +166,8 @@ static bool divides(const ckl_gemm_desc *d, const gemm_fma_config *c, char name)
 
 /*
  * Tiles whose threads share out copies evenly. The first is for M- and N-major operands alone, the last two, of 96 rows
- * or columns, not for odd K and lists, whose addresses would spill, and the one before not for deep odd K: 4095x4097x4093 takes
- * 3.09 ms, 2.76 by `turned`, but 6656x6144x717 1.23, 1.27 by that.
+ * or columns, not for odd K and lists, whose addresses would spill, and the one before not for deep odd K:
+ * 4095x4097x4093 takes 3.09 ms, 2.76 by `turned`, but 6656x6144x717 1.23, 1.27 by that.
  */
 #define TILE(m, n, bm, bn, lanes, k, ring, groups, room)                                                      \
     {                                                                                                         \
@@ -281,7 +275,7 @@ static ckl_status admit_fma(const void *desc, const ckl_device_info *device, con
     TRY(gemm_check_smem("fma", device, c->stages, need));
     if (c->sliced && (d->groups || d->batch_invariant))
         FAIL(CKL_UNSUPPORTED, "gemm fma: sliced=1 is not of groups, and its sums not those of batch_invariant=1");
-    if (d->m > INT32_MAX || d->n > INT32_MAX / 2 || d->k > INT32_MAX || tiles_of(d, c) > INT32_MAX)
+    if (d->m > INT32_MAX || d->n > INT32_MAX / 2 || d->k > INT32_MAX || gemm_tiles(d, c->tile_m, c->tile_n) > INT32_MAX)
         FAIL(CKL_UNSUPPORTED, "gemm fma: a size, or their tiles, are beyond 32 bits");
     return CKL_OK;
 }
