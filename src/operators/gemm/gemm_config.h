@@ -317,10 +317,10 @@ void gemm_tiled(const void *config, int kernel);
 /* fma */
 
 #define GEMM_FMA_CONFIG(X, owner)                                                              \
-    X(owner, int, tile_m, "128", "8 16 32 64 128 256", "rows of D of a CTA")                   \
-    X(owner, int, tile_n, "128", "8 16 32 64 128 256", "columns of D of a CTA")                \
-    X(owner, int, block_m, "16", "4 8 16", "rows of D of a thread")                            \
-    X(owner, int, block_n, "8", "4 8 16", "columns of D of a thread")                          \
+    X(owner, int, tile_m, "128", "8 16 32 64 96 128 256", "rows of D of a CTA")                \
+    X(owner, int, tile_n, "128", "8 16 32 64 96 128 256", "columns of D of a CTA")             \
+    X(owner, int, block_m, "16", "4 8 12 16", "rows of D of a thread")                         \
+    X(owner, int, block_n, "8", "4 8 12 16", "columns of D of a thread")                       \
     X(owner, int, lanes_m, "4", "2 4 8 16", "threads of a warp along M")                       \
     X(owner, int, depth, "8", "8 16 32", "elements of K in a stage")                           \
     X(owner, int, stages, "4", "2 3 4 5", "K tiles in shared memory")                          \

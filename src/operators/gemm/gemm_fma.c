@@ -24,11 +24,10 @@ typedef struct operand {
     tensor tCsX;               // ((QUAD,QUADS),BK,STAGES)
     int vec;                   // elements of a copy
     int copies;                // of a stage
-    int k_step;                // elements of K between them, where K is not contiguous
+    int step;                  // between them: elements of K, where K is not contiguous, else rows
     val k;                     // i32: of the first copy, in its tile
     bool even;                 // are copies evenly apart? That spares a thread their addresses
     val from[GEMM_FMA_COPIES]; // u64: bytes from `at`, or, of even ones but for the first, from the one before
-    int row_step;              // rows of a K-major matrix between copies
     val rows;                  // i32: of the matrix from the first on, for even ones
     val to, stage_bytes;       // in shared memory: the first copy of stage 0
     int to_step, k_pitch;      // bytes between copies there, and between elements of K
@@ -87,7 +86,7 @@ static void divide_k_major(const gemm_fma_config *cfg, operand *x, const tile_ro
     x->k = convert(I32, k);
     x->rX = fragment(F32, compact(shape(x->vec, x->copies)));
     x->even = gemm_fma_is_tight(cfg) && !t->lists && !t->half;
-    x->row_step = at_once;
+    x->step = at_once;
     x->rows = convert(I32, min(sub(t->count, row_of_half(t, row)), imm64(rows)));
     for (int i = 0; i < x->copies; i++) {
         val start = mul(matrix_row(t, add(row, imm(i * at_once))), ld);
@@ -107,14 +106,14 @@ static void divide_m_major(const gemm_fma_config *cfg, operand *x, const tile_ro
     val start = select(gt(left, imm64(0)), matrix_row(t, row), imm64(0));
     x->to = tensor_address(x->sX, coord(row, k, 0));
     k = add(k, mul(group_of(cfg), imm(cfg->depth)));
-    x->k_step = at_once;
-    x->copies = cfg->depth / x->k_step;
+    x->step = at_once;
+    x->copies = cfg->depth / x->step;
     x->k = convert(I32, k);
     x->even = gemm_fma_is_tight(cfg);
     for (int i = 0; i < x->copies; i++)
-        x->from[i] = bytes_of(i && x->even ? mul(ld, imm64(x->k_step))
-                                           : add(mul(convert(I64, add(k, imm(i * x->k_step))), ld), start));
-    x->to_step = BYTES * x->k_step * (rows + QUAD);
+        x->from[i] = bytes_of(i && x->even ? mul(ld, imm64(x->step))
+                                           : add(mul(convert(I64, add(k, imm(i * x->step))), ld), start));
+    x->to_step = BYTES * x->step * (rows + QUAD);
     x->valid = convert(U32, mul(max(left, imm64(0)), imm64(BYTES)));
     x->advance = bytes_of(mul(ld, imm64(gemm_fma_step(cfg))));
 }
@@ -167,7 +166,7 @@ static void load_registers(const operand *x, val left)
     vector_at from[GEMM_FMA_COPIES] = { 0 };
     for (int i = 0; i < x->copies; i++) {
         val inside = logical_and(x->mine, lt(x->k, left));
-        from[i].guard = i && x->even ? logical_and(inside, gt(x->rows, imm_as(I32, i * x->row_step))) : inside;
+        from[i].guard = i && x->even ? logical_and(inside, gt(x->rows, imm_as(I32, i * x->step))) : inside;
         from[i].address = add(i && x->even ? from[i - 1].address : x->at, x->from[i]);
     }
     vectors_load(from, x->copies, x->vec, gmem_tensor(x->at, F32, compact(leaf(1))), x->rX.regs, 0);
@@ -193,7 +192,7 @@ static void start_copies(const operand *x, val left, val stage)
         return;
     val to = add(x->to, mul(stage, x->stage_bytes)), from = x->at;
     UNROLL(i, x->copies) {
-        val valid = select(lt(add(x->k, imm_as(I32, i * x->k_step)), left), x->valid, imm_as(U32, 0));
+        val valid = select(lt(add(x->k, imm_as(I32, i * x->step)), left), x->valid, imm_as(U32, 0));
         from = add(x->even ? from : x->at, x->from[i]);
         cp_async(add(to, imm(i * x->to_step)), from, BYTES * x->vec, valid);
     }

@@ -1,4 +1,4 @@
-/* gemm_fma_places.c - what the threads of an f32 product without tensor cores have of a tile: their counts and places. */
+/* gemm_fma_places.c - which threads an f32 product without tensor cores has, and their places in a tile. */
 #include "cute/kernel.h"
 #include "operators/gemm/gemm_fma.h"
 
@@ -27,16 +27,20 @@ int gemm_fma_stage(const gemm_fma_config *cfg, int rows)
  * The lanes of a warp along M and N. Pairs along N stand in turn with pairs along M: then of four neighbours two load
  * the same factors of A, and two the same of B, and shared memory serves twice as many lanes at once.
  */
-val gemm_fma_lane_m(const gemm_fma_config *cfg)
+static val lane_along(const gemm_fma_config *cfg, int pair)
 {
     const int m = cfg->lanes_m / 2, n = LANES / cfg->lanes_m / 2;
-    return add(mul(thread_at(lane(), 3, 2, 2, n, m), imm(2)), thread_at(lane(), 1, 2, 2, n, m));
+    return add(mul(thread_at(lane(), pair + 2, 2, 2, n, m), imm(2)), thread_at(lane(), pair, 2, 2, n, m));
+}
+
+val gemm_fma_lane_m(const gemm_fma_config *cfg)
+{
+    return lane_along(cfg, 1);
 }
 
 val gemm_fma_lane_n(const gemm_fma_config *cfg)
 {
-    const int m = cfg->lanes_m / 2, n = LANES / cfg->lanes_m / 2;
-    return add(mul(thread_at(lane(), 2, 2, 2, n, m), imm(2)), thread_at(lane(), 0, 2, 2, n, m));
+    return lane_along(cfg, 0);
 }
 
 val gemm_fma_place_m(const gemm_fma_config *cfg)

@@ -6,11 +6,6 @@
 
 enum { WARP = 32, THREADS_PER_SM = 1024 }; // with fewer than 64 registers a thread, a block does not fit
 
-static int64_t tiles_of(const ckl_gemm_desc *d, const gemm_fma_config *c)
-{
-    return gemm_tiles(d, c->tile_m, c->tile_n);
-}
-
 /* The longest vector in which operands that are not K-major can be read, in elements. */
 static int vector_of(const ckl_gemm_desc *d)
 {
@@ -51,12 +46,11 @@ static const struct {
     double along[2], across[2]; // of 32 elements copied: of K-major operands or not, singly or in vectors
     double hidden;              // the part of the shorter of both, multiply-adds and accesses, that is seen
     double alone, latency;      // a lone CTA: of a step, and of each row or column of a block, but multiply-adds
-    double cta;                 // before and behind the steps of each CTA of an SM
-    double stored;              // for 128 elements of D
+    double cta, stored;         // before and behind the steps of each CTA of an SM; for 128 elements of D
     double group[2];            // to add the sums of another group of threads, of D singly or in vectors
     double merge, merged;       // of the second kernel; bytes of slices in a cycle
     double missing;             // work's growth where warps are missing, of what hides all
-} fit = { 1.2, 1.07, 1.13, { 6.3, 4.5 }, { 10.7, 4.0 }, 0.43, 220, 2.83, 850, 22.4, { 2490, 1000 }, 3430, 13.7, 0.1 };
+} fit = { 1.1, 1.07, 1.13, { 6.3, 4.5 }, { 10.7, 4.0 }, 0.43, 220, 2.83, 850, 22.4, { 2490, 1010 }, 3430, 13.7, 0.16 };
 
 /* Of an SM, for a step of each CTA: multiply-adds beside accesses to shared memory. */
 static double step_cycles(const gemm_fma_config *c)
@@ -82,9 +76,9 @@ static double beside(double a, double b)
 static double wave_cycles(const gemm_fma_config *c, int64_t most, int64_t steps)
 {
     const double HIDE_ALL = 16; // warps of an SM
+    const double missing = fmax(0, 1 - (double)most * gemm_fma_threads(c) / WARP / HIDE_ALL);
     const double alone =
         fit.alone + c->depth * (fit.fma * c->tile_m * c->tile_n / 128 + fit.latency * (c->block_m + c->block_n));
-    const double missing = fmax(0, 1 - (double)most * gemm_fma_threads(c) / WARP / HIDE_ALL);
     const double work = (double)most * step_cycles(c) * (1 + fit.missing * missing);
     if (most == c->ctas)
         return (double)steps * fmax(alone, work);
@@ -101,17 +95,27 @@ static double waves_cycles(const gemm_fma_config *c, const tile_turns *t, int64_
            wave_cycles(c, ceil_div(count % room, sms), of_each);
 }
 
+static const double BYTES_PER_US = 4e6; // of memory
+
+/* Memory's time of A and B that is not hidden: of the K tiles that are loaded before a CTA's first step. */
+static double first_loads_us(const ckl_gemm_desc *d, const gemm_fma_config *c, int64_t k)
+{
+    const double AHEAD = 2;
+    const double operands = 4.0 * (double)(d->m + gemm_columns_of_B(d)) * (double)d->k * (double)gemm_products(d);
+    return operands / BYTES_PER_US * fmin(1, AHEAD / (double)max_i64(ceil_div(k, gemm_fma_step(c)), 1));
+}
+
 static plan_cost turns_cost(const ckl_gemm_desc *d, const ckl_device_info *device, const gemm_fma_config *c,
                             const tile_turns *t)
 {
-    const double BYTES = 4e6; // of A, B, C and D in a us
     const int64_t ctas = max_i64(t->whole + t->shared * t->slices, 1), of_sm = ceil_div(ctas, device->sm_count);
     const double cycles =
         waves_cycles(c, t, device->sm_count, ceil_div(d->k, gemm_fma_step(c)), ceil_div(t->slice_k, gemm_fma_step(c))) +
         fit.group[c->whole] * (c->groups_k - 1) * (double)ceil_div(of_sm, c->ctas) +
         (double)of_sm * (fit.cta + fit.stored * c->tile_m * c->tile_n / 128);
-    const double us = cycles / device->clock_mhz, memory = gemm_least_bytes(d) / BYTES;
-    plan_cost cost = { fit.launch_us + beside(us, memory), us < memory ? "memory" : "multiply-adds" };
+    const double us = cycles / device->clock_mhz, memory = gemm_least_bytes(d) / BYTES_PER_US;
+    const double first = first_loads_us(d, c, t->shared ? t->slice_k : d->k);
+    plan_cost cost = { fit.launch_us + beside(us, memory) + first, us < memory ? "memory" : "multiply-adds" };
     if (t->shared) {
         const double bytes = 4.0 * t->slices * c->tile_m * c->tile_n / c->block_m; // of a CTA that adds
         cost.us += (fit.merge + (double)ceil_div(t->shared * c->block_m, device->sm_count) * bytes / fit.merged) /
@@ -123,14 +127,14 @@ static plan_cost turns_cost(const ckl_gemm_desc *d, const ckl_device_info *devic
 /* Tiles that share out K: those beyond waves of CTAs that fill all SMs. */
 static int64_t shared_tiles(const ckl_gemm_desc *d, const ckl_device_info *device, const gemm_fma_config *c)
 {
-    return c->sliced ? tiles_of(d, c) % (c->ctas * device->sm_count) : 0;
+    return c->sliced ? gemm_tiles(d, c->tile_m, c->tile_n) % (c->ctas * device->sm_count) : 0;
 }
 
 /* Tiles of which some are cut into so many slices, or fewer where steps do not divide. */
 static tile_turns cut_turns(const ckl_gemm_desc *d, const ckl_device_info *device, const gemm_fma_config *c,
                             int64_t slices)
 {
-    tile_turns t = { .whole = tiles_of(d, c) };
+    tile_turns t = { .whole = gemm_tiles(d, c->tile_m, c->tile_n) };
     t.slice_k = max_i64(round_up(ceil_div(d->k, slices), gemm_fma_step(c)), gemm_fma_step(c));
     t.slices = (int)max_i64(ceil_div(d->k, t.slice_k), 1);
     t.shared = t.slices > 1 ? shared_tiles(d, device, c) : 0;
@@ -172,8 +176,8 @@ static bool divides(const ckl_gemm_desc *d, const gemm_fma_config *c, char name)
 
 /*
  * Tiles whose threads share out copies evenly. The first is for M- and N-major operands alone, the last two, of 96 rows
- * or columns, not for odd K and lists, whose addresses would spill, and the one before not for deep odd K: 4095x4097x4093 takes
- * 3.09 ms, 2.76 by `turned`, but 6656x6144x717 1.23, 1.27 by that.
+ * or columns, not for odd K and lists, whose addresses would spill, and the one before not for deep odd K:
+ * 4095x4097x4093 takes 3.09 ms, 2.76 by `turned`, but 6656x6144x717 1.23, 1.27 by that.
  */
 #define TILE(m, n, bm, bn, lanes, k, ring, groups, room)                                                      \
     {                                                                                                         \
@@ -281,7 +285,7 @@ static ckl_status admit_fma(const void *desc, const ckl_device_info *device, con
     TRY(gemm_check_smem("fma", device, c->stages, need));
     if (c->sliced && (d->groups || d->batch_invariant))
         FAIL(CKL_UNSUPPORTED, "gemm fma: sliced=1 is not of groups, and its sums not those of batch_invariant=1");
-    if (d->m > INT32_MAX || d->n > INT32_MAX / 2 || d->k > INT32_MAX || tiles_of(d, c) > INT32_MAX)
+    if (d->m > INT32_MAX || d->n > INT32_MAX / 2 || d->k > INT32_MAX || gemm_tiles(d, c->tile_m, c->tile_n) > INT32_MAX)
         FAIL(CKL_UNSUPPORTED, "gemm fma: a size, or their tiles, are beyond 32 bits");
     return CKL_OK;
 }

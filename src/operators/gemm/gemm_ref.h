@@ -38,8 +38,3 @@ enum { OUTPUT_X = 1, OUTPUT_AMAX = 1, OUTPUT_BIAS_GRADIENT = 1 };
 
 /* Makes of a problem of arrays of pointers, and its operands, those of a batch. */
 void gemm_follow_pointers(ckl_gemm_desc *desc, void **host);
-
-/* An activation, the derivative that a backward one is, and how much an error of the sum can grow in either. */
-double gemm_activate(ckl_activation activation, double x);
-double gemm_derivative(ckl_activation activation, double x);
-double gemm_slope(ckl_activation activation);
