@@ -134,9 +134,7 @@ static ckl_status choose_cheapest(question *q, const implementation *impl, void 
     const ranked *r = find_cheapest(q, impl);
     const int last = r->asked > 0 ? r->asked - 1 : 0;
     const bool any = candidate_of(q, r, r->found ? r->best.number : last, config);
-    if (!any)
-        FAIL(CKL_UNSUPPORTED, "%s %s: has no config for such a problem", q->op->name, impl->name);
-    if (!r->found)
+    if (any && !r->found)
         (void)impl->admit(q->desc, q->device, config); // once more, for its sentence
     return r->found ? CKL_OK : CKL_UNSUPPORTED;
 }

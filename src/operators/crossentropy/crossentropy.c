@@ -110,8 +110,9 @@ static plan_cost cost_long(const ckl_crossentropy_desc *d, const ckl_device_info
 {
     enum { THREADS_OF_SM = 1024 };
     const double START = 3.3, TURN = 0.7, MERGE = 1.6, START_ALL = 2.5, BYTES_ALL = 4.5e6; // us
-    const int64_t sms = device->sm_count, fit = max_i64(1, THREADS_OF_SM / s->threads), ctas = d->rows * parts;
-    const int64_t turns = max_i64(1, ceil_div(ctas, fit * sms)), left = ctas - (turns - 1) * fit * sms;
+    const int64_t ctas = max_i64(1, d->rows * parts), sms = device->sm_count;
+    const int64_t fit = max_i64(1, THREADS_OF_SM / s->threads);
+    const int64_t turns = ceil_div(ctas, fit * sms), left = ctas - (turns - 1) * fit * sms;
     const int64_t of_sm = ceil_div(left, sms), cols = row_split_cols(s); // in the last turn; of a tile
     const int element = dtype_bytes(d->dtype);
     const double bytes = (double)(min_i64(d->cols, ceil_div(ceil_div(d->cols, cols), parts) * cols) * element);
@@ -345,7 +346,7 @@ static ckl_status launch(const ckl_plan *plan, const void *args, ckl_stream stre
         .losses = losses ? losses : a->loss,
         .counts = losses ? losses + d->rows : NULL,
         .counters = workspace,
-        .parts = workspace + view.parts,
+        .parts = c->parts > 1 ? workspace + view.parts : NULL,
     };
     const int64_t shares = d->direction == CKL_DIRECTION_FORWARD ? c->parts : tiles_of(d, &c->split);
     const plan_grid grid = { .x = row_split_ctas(&c->split, d->rows), .y = shares };

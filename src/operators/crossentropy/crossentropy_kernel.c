@@ -261,7 +261,8 @@ static void forward(const problem *k)
     begin_sums(k, l.sums);
     val target = load_target(k, place.row, place.exists);
     add_row(&l, &place); // needs no class, whose two loads overlap this
-    launch_dependents(); // of long rows: sooner CTAs of the next kernel would wait where SMs have room, and crowd some
+    if (k->cfg->parts == 1)
+        launch_dependents(); // of long rows; sooner, or while some merge, the next kernel's CTAs would crowd some SMs
     load_class(&l, &place, target);
     reduce_loss(&l);
     if (k->cfg->parts > 1)

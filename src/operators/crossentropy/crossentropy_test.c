@@ -249,6 +249,7 @@ static const char *const cases[] = {
     "rows=0 cols=8 weighted=1 smoothing=0.1 reduction=mean",
     "rows=0 cols=8                                  # no rows",
     "rows=0 cols=8 reduction=mean                   # the mean of nothing",
+    "rows=0 cols=50257 reduction=mean               # of long rows",
     NULL,
 };
 

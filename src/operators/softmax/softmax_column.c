@@ -4,16 +4,6 @@
  */
 #include "operators/softmax/softmax_column.h"
 
-static columns begin(const softmax_column_config *cfg, int kernel)
-{
-    columns c = { .form = &cfg->form,
-                  .split = kernel ? column_split_scalar(&cfg->split) : cfg->split,
-                  .p = params_of(softmax) };
-    min_ctas_per_sm(cfg->form.ctas_per_sm);
-    c.place = column_here(&c.split, c.p.n, c.p.inner, c.p.strips);
-    return c;
-}
-
 /*
  * f32 scores are replaced by their exponentials. Packed scores take half the registers and stay, and a logarithm needs
  * them; their exponentials are computed again at the end.
@@ -44,9 +34,14 @@ static void keep_inputs(const columns *c, const tensor *rX)
 
 void softmax_column(const void *config, int kernel)
 {
-    const columns c = begin(config, kernel);
+    const softmax_column_config *cfg = config;
+    columns c = { .form = &cfg->form,
+                  .split = kernel ? column_split_scalar(&cfg->split) : cfg->split,
+                  .p = params_of(softmax) };
     const bool exponentials = softmax_is_forward(c.form) && !c.form->log && c.form->dtype == F32;
     tensor rX[SOFTMAX_INPUTS_MAX]; // (VEC,STEPS)
+    min_ctas_per_sm(cfg->form.ctas_per_sm);
+    c.place = column_here(&c.split, c.p.n, c.p.inner, c.p.strips);
     launch_dependents();
     grid_wait(); // what is above overlaps the end of the kernel before
     load_inputs(&c, &c.place, rX);

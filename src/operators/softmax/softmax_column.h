@@ -62,13 +62,13 @@ static inline void store_outputs(const columns *c, const column_place *place, so
 
 /* Visits of tiles */
 
-/* What a pass does with a tile: rX are its elements of x, or of y and dy, (VEC,STEPS) each. */
-typedef void tile_visit(const columns *c, const column_place *at, const tensor *rX, void *user);
-
 /* The states of a thread's columns; forward also what outputs need of them. */
 typedef struct column_states {
     val of[VEC_MAX * ONLINE_VALUES], factors[VEC_MAX];
 } column_states;
+
+/* What a pass does with a tile: rX are its elements of x, or of y and dy, (VEC,STEPS) each. */
+typedef void tile_visit(const columns *c, const column_place *at, const tensor *rX, column_states *found);
 
 /* States of no elements for so many columns. */
 static inline void begin_states(const columns *c, int count, val *states)
@@ -77,9 +77,8 @@ static inline void begin_states(const columns *c, int count, val *states)
         softmax_begin(c->form, states + e * softmax_state_values(c->form));
 }
 
-static inline void add_scores(const columns *c, const column_place *at, const tensor *rX, void *user)
+static inline void add_scores(const columns *c, const column_place *at, const tensor *rX, column_states *found)
 {
-    column_states *found = user;
     tensor rT = scores_of(c, rX[0]); // (VEC,STEPS)
     (void)at;
     for (int e = 0; e < c->split.vec; e++)
@@ -93,31 +92,28 @@ static inline void find_factors(const columns *c, column_states *found)
         found->factors[e] = softmax_factor(c->form, found->of + e * ONLINE_VALUES);
 }
 
-static inline void write_outputs(const columns *c, const column_place *at, const tensor *rX, void *user)
+static inline void write_outputs(const columns *c, const column_place *at, const tensor *rX, column_states *found)
 {
-    const column_states *found = user;
     tensor rT = scores_of(c, rX[0]); // (VEC,STEPS)
     store_outputs(c, at, softmax_of_score, rT, found->of, found->factors);
 }
 
-static inline void add_dots(const columns *c, const column_place *at, const tensor *rX, void *user)
+static inline void add_dots(const columns *c, const column_place *at, const tensor *rX, column_states *found)
 {
-    column_states *found = user;
     (void)at;
     for (int e = 0; e < c->split.vec; e++)
         assign(found->of[e], add(found->of[e], softmax_dot(c->form, column_of(rX[0], e), column_of(rX[1], e))));
 }
 
-static inline void write_gradients(const columns *c, const column_place *at, const tensor *rX, void *user)
+static inline void write_gradients(const columns *c, const column_place *at, const tensor *rX, column_states *found)
 {
-    const column_states *found = user;
     tensor rDx = registers(c, F32); // (VEC,STEPS)
     for (int i = 0; i < static_size(rDx.layout); i++)
         set(rDx, i, softmax_gradient(c->form, at(rX[0], i), at(rX[1], i), found->of[i % c->split.vec], c->p.scale));
     store_tile(c, at, rDx);
 }
 
-/* Both passes: user is the column_states. */
+/* Both passes. */
 static inline tile_visit *sum_visit(const columns *c)
 {
     return softmax_is_forward(c->form) ? add_scores : add_dots;
@@ -156,7 +152,7 @@ static inline column_place place_in(const columns *c, val strip)
  */
 int64_t tile_slots_bytes(const columns *c);
 void stage_tile(const columns *c, const column_place *tile, val slots); // starts the copies
-void visit_staged(const columns *c, const column_place *tile, val slots, tile_visit *visit, void *user);
+void visit_staged(const columns *c, const column_place *tile, val slots, tile_visit *visit, column_states *found);
 
 /*
  * The states of a strip's chunks in global memory, (COUNT,COLUMNS) each. A state is what softmax_state_values() says.

@@ -21,7 +21,7 @@ void stage_tile(const columns *c, const column_place *tile, val slots)
     }
 }
 
-void visit_staged(const columns *c, const column_place *tile, val slots, tile_visit *visit, void *user)
+void visit_staged(const columns *c, const column_place *tile, val slots, tile_visit *visit, column_states *found)
 {
     tensor rX[SOFTMAX_INPUTS_MAX]; // (VEC,STEPS)
     for (int i = 0; i < softmax_inputs(c->form); i++) {
@@ -29,7 +29,7 @@ void visit_staged(const columns *c, const column_place *tile, val slots, tile_vi
         column_load_staged(&c->split, tile, c->form->dtype, slots_of_input(c, slots, i), rX[i],
                            softmax_outside(c->form));
     }
-    visit(c, tile, rX, user);
+    visit(c, tile, rX, found);
 }
 
 /* States */

@@ -31,17 +31,17 @@ static val slots_of_tile(const column_held *k, val tile)
     return add(k->slots, mul(tile, imm_as(U32, tile_slots_bytes(&k->c))));
 }
 
-static void visit_tile(const column_held *k, val tile, tile_visit *visit, void *user)
+static void visit_tile(const column_held *k, val tile, tile_visit *visit, column_states *found)
 {
     const column_place at = place_of_tile(&k->c, tile);
-    visit_staged(&k->c, &at, slots_of_tile(k, tile), visit, user);
+    visit_staged(&k->c, &at, slots_of_tile(k, tile), visit, found);
 }
 
-static void visit_kept(const column_held *k, tile_visit *visit, void *user)
+static void visit_kept(const column_held *k, tile_visit *visit, column_states *found)
 {
     for (int i = 0; i < k->kept; i++) {
         const column_place at = place_of_tile(&k->c, imm(k->tiles + i));
-        visit(&k->c, &at, k->rKept[i], user);
+        visit(&k->c, &at, k->rKept[i], found);
     }
 }
 

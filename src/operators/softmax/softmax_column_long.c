@@ -21,13 +21,13 @@ static strip_states take_chunk(columns *c, bool from_the_end)
 }
 
 /* Vectors, or elements, that cp.async cannot copy are loaded into registers. */
-static void over_tiles(const columns *c, tile_visit *visit, void *user)
+static void over_tiles(const columns *c, tile_visit *visit, column_states *found)
 {
     LOOP(tile, c->p.tiles) {
         const column_place at = place_of_tile(c, tile);
         tensor rX[SOFTMAX_INPUTS_MAX]; // (VEC,STEPS)
         load_inputs(c, &at, rX);
-        visit(c, &at, rX, user);
+        visit(c, &at, rX, found);
     }
 }
 
@@ -54,7 +54,7 @@ static val stage_first(const columns *c)
     return slots;
 }
 
-static void over_staged_tiles(const columns *c, val slots, tile_visit *visit, void *user)
+static void over_staged_tiles(const columns *c, val slots, tile_visit *visit, column_states *found)
 {
     LOOP(tile, c->p.tiles) {
         const column_place at = place_of_tile(c, tile);
@@ -63,7 +63,7 @@ static void over_staged_tiles(const columns *c, val slots, tile_visit *visit, vo
             stage(c, slots, later);
         cp_async_commit();
         cp_async_wait(SOFTMAX_LONG_STAGES - 1);
-        visit_staged(c, &at, slots_of_stage(c, slots, tile), visit, user);
+        visit_staged(c, &at, slots_of_stage(c, slots, tile), visit, found);
     }
 }
 
