@@ -119,17 +119,18 @@ static void derive(const ckl_conv_desc *d, sliding_config *c)
 }
 
 /*
- * Vectors of 2 channels first, strips of all rows, of halves, ... of them; columns that divide a row's; each once more
- * by copies that neighbours share.
+ * Vectors of 2 channels first, strips of all rows, of halves, ... of them (fifths of planes alone: 63 channels of
+ * 640x640 take 216 us so, 187 in sixths); columns that divide a row's; each once more by copies that neighbours share.
  */
 static bool candidate_sliding(const void *desc, const ckl_device_info *device, int i, void *config)
 {
-    static const int vectors[] = { 4, 2, 1 }, columns[] = { 4, 8, 1 }, strips[] = { 1, 2, 3, 4, 5, 6, 8, 16, 32, 64 };
+    static const int vectors[] = { 4, 2, 1 }, columns[] = { 4, 8, 1 }, strips[] = { 1, 2, 3, 4, 6, 8, 16, 32, 64, 5 };
     const ckl_conv_desc plane = conv_depthwise_plane(desc), *d = &plane;
     sliding_config *c = config;
     (void)device;
     const bool single = is_planes(d) || d->groups < d->k;
-    int rest = i / 2 / COUNT_OF(strips);
+    const int counts = COUNT_OF(strips) - !is_planes(d);
+    int rest = i / 2 / counts;
     const int most = columns[rest % COUNT_OF(columns)];
     rest /= COUNT_OF(columns);
     if (rest >= (single ? 1 : COUNT_OF(vectors)))
@@ -149,7 +150,7 @@ static bool candidate_sliding(const void *desc, const ckl_device_info *device, i
                            .columns = conv_config_number(d->s),
                            CONV_STEPS_OF(d) };
     const int turn = sliding_window(c) * c->step_h;
-    c->high = (int)min_i64(INT32_MAX / 8, ceil_div(y.shape[2], strips[i / 2 % COUNT_OF(strips)]));
+    c->high = (int)min_i64(INT32_MAX / 8, ceil_div(y.shape[2], strips[i / 2 % counts]));
     derive(d, c);
     c->async = !c->planes && sliding_unit_bytes(c) >= COPY_MIN;
     c->ahead = c->async ? 3 : turn <= TURN_MAX || (c->cols == 1 && turn <= AHEAD_MAX) ? turn : 1;
@@ -247,9 +248,9 @@ static bool shares_rows(const sliding_config *c)
  */
 static double unsure(const sliding_config *c, double rows, bool is_short, bool is_full)
 {
-    const double LEAST = 7, SHORT = 1.2, STEPS = 1.15, SHARED_STEPS = 1.057, FOUR = 0.8, LOADS = 0.3, UNEVEN = 1.06,
-                 APART = 1.05;
-    const bool slow = c->vec > 2 && (!shares_rows(c) || rows <= LEAST);
+    const double LEAST = 7, FEW = 8, SHORT = 1.2, STEPS = 1.15, SHARED_STEPS = 1.057, FOUR = 0.8, LOADS = 0.3,
+                 UNEVEN = 1.06, APART = 1.05;
+    const bool slow = c->vec > 2 && (!shares_rows(c) || rows <= FEW);
     const double start = slow ? FOUR : c->async ? 0 : LOADS; // in rows
     const double steps = c->step_h == 1 ? 1 : !c->shared ? STEPS : slow ? 1 : SHARED_STEPS;
     return (is_short && rows < LEAST ? SHORT : 1) * steps * (1 + start / rows) * (c->even ? 1 : UNEVEN) *

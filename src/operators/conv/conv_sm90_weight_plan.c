@@ -78,21 +78,20 @@ typedef struct tile_cost {
 } tile_cost;
 
 /*
- * Cycles of a tile: the epilogue, and stages at the slowest of three rates: the tensor cores; TMA, 64 bytes a cycle of
- * pixels that follow each other and fewer of boxes of short rows (64 channels of 56x56, 256 pixels a stage, take 21.5
- * us, 128 to 768 of 88 images of 8x8, 192 a stage, 28.1); or 75 bytes a cycle that consumers read of tiles which lie
- * across (512 channels of 7x7 16.4 us). Zeros that TMA writes for absent channels come on top, about 13 bytes a cycle:
- * 7 filters over 384 channels of 4 images of 224x224 take 245 us, 1180 cycles a stage, of which 640 are the bytes.
+ * Cycles of a tile: the epilogue, and stages at the slowest of three rates: the tensor cores, 64 bytes a cycle from L2
+ * to an SM, or 128 to 145 bytes a cycle of shared memory, which TMA writes and each consumer reads (least in tiles of
+ * 64 columns; bench/notes/conv.md). Zeros that TMA writes for absent channels come on top, about 13 bytes a cycle: 7
+ * filters over 384 channels of 4 images of 224x224 take 245 us, 1180 cycles a stage, of which 640 are the bytes.
  */
 static tile_cost tile_cost_of(const conv_sm90_problem *p, const conv_sm90_weight_config *c)
 {
-    const double PRODUCTS = 2048, IN_ORDER = 64, IN_BOXES = 47, ACROSS = 75, ZEROS = 13, EPILOGUE = 10, ALONE = 0.3;
+    const double PRODUCTS = 2048, BYTES = 64, ZEROS = 13, EPILOGUE = 10, ALONE = 0.3;
     const conv_weight_shape s = conv_weight_shape_of(c);
-    const double rate = c->box_w == CONV_WEIGHT_PIXELS ? IN_ORDER : IN_BOXES;
     const double multiply = (double)s.tile_m * c->tile_n * CONV_WEIGHT_PIXELS / PRODUCTS, absent = absent_bytes(p, c),
-                 load = ((double)s.stage_bytes - absent) / rate + absent / ZEROS;
+                 load = ((double)s.stage_bytes - absent) / BYTES + absent / ZEROS;
     const double read = (double)c->consumers * (CONV_SM90_ROWS + c->tile_n) * CONV_WEIGHT_PIXELS * 2;
-    return (tile_cost){ .stage = fmax(fmax(multiply, load), read / ACROSS),
+    const double shared = (read + (double)s.stage_bytes) / (c->tile_n == 64 ? 128 : 145);
+    return (tile_cost){ .stage = fmax(fmax(multiply, load), shared),
                         .epilogue = EPILOGUE * c->tile_n / 2,
                         .boxes = boxes_of(p, c),
                         .tiles = tiles_of(&p->desc, c),
