@@ -38,6 +38,19 @@ mapfile -t others < <(find src -name '*.c' ! -path 'src/ir/ptx*')
 check "PTX outside of the printer" absent '\.visible \.entry|\.reg \.' "${others[@]}"
 check "no CUDA C++ files but the peers" test -z "$(find . \( -path ./.git -o -path "./build*" -o -path ./bench/peers \) -prune -o \( -name '*.cu' -o -name '*.cuh' \) -print)"
 
+recorded() { # each function that kernel files may call and that makes a value, or nothing, is called at their line; says which is not
+    local headers name missing=0
+    mapfile -t headers < <(sed -nE 's/^#include "(cute\/.*)"$/src\/\1/p' src/cute/kernel.h)
+    for name in $(sed -nE 's/^(val|void) ([A-Za-z0-9_]+)\(.*/\2/p' "${headers[@]}"); do
+        [[ $name == combine_* ]] || grep -qw "$name" src/cute/kernel.h src/cute/kernel_calls.h || {
+            echo "$name"
+            missing=1
+        }
+    done
+    return $missing
+}
+check "calls of kernel files record their line" recorded
+
 says() { # says PATTERN COMMAND...: what the command prints matches
     local pattern=$1 printed
     shift

@@ -272,28 +272,23 @@ static void print_page(const char *name, text *out)
     report_free(&r);
 }
 
-static void assert_has(const text *page, const char *words)
-{
-    if (!strstr(text_data(page), words))
-        fail_msg("the page does not have %s", words);
-}
-
 TEST(page)
 {
     text page = { 0 };
     write_suite("gemm.json");
     print_page("gemm.json", &page);
     assert_string_equal(fault_of_page(text_data(&page)), "");
-    assert_has(&page, "<td class=\"number below\">0.500</td>");
-    assert_has(&page, "<th scope=\"row\"><a href=\"#s1\">gemm</a></th>");
-    assert_has(&page, "<th scope=\"row\"><a href=\"#s1-4\"><code>gemm m=4</code></a></th>"); // of the worst
-    assert_has(&page, "<th scope=\"row\">2026-11-28T15:00:00Z</th>");                        // leads nowhere
-    assert_has(&page, "<tr id=\"s1-4\"><th scope=\"row\"><code>gemm m=4</code></th>");
-    assert_has(&page, "<details><summary>gemm sm90</summary><code>gemm sm90 tile_m=128 stages=4</code></details>");
-    assert_has(&page, "<p>5 problems. Failed: 1. Without a peer: 2. Doubtful: 1.");
-    assert_has(&page, "not timed: y[0] is 3, expected 4");
-    assert_has(&page, "were not timed: 1 problems");
-    assert_has(&page, "<td class=\"number\">-</td>"); // the time of the one that failed
+    assert_says(text_data(&page), "<td class=\"number below\">0.500</td>");
+    assert_says(text_data(&page), "<th scope=\"row\"><a href=\"#s1\">gemm</a></th>");
+    assert_says(text_data(&page), "<th scope=\"row\"><a href=\"#s1-4\"><code>gemm m=4</code></a></th>"); // of the worst
+    assert_says(text_data(&page), "<th scope=\"row\">2026-11-28T15:00:00Z</th>"); // leads nowhere
+    assert_says(text_data(&page), "<tr id=\"s1-4\"><th scope=\"row\"><code>gemm m=4</code></th>");
+    assert_says(text_data(&page),
+                "<details><summary>gemm sm90</summary><code>gemm sm90 tile_m=128 stages=4</code></details>");
+    assert_says(text_data(&page), "<p>5 problems. Failed: 1. Without a peer: 2. Doubtful: 1.");
+    assert_says(text_data(&page), "not timed: y[0] is 3, expected 4");
+    assert_says(text_data(&page), "were not timed: 1 problems");
+    assert_says(text_data(&page), "<td class=\"number\">-</td>"); // the time of the one that failed
     assert_omits(text_data(&page), "http://");
     assert_omits(text_data(&page), "https://");
     assert_omits(text_data(&page), "src=");
@@ -311,13 +306,13 @@ TEST(chart)
     write_results(&r, "chart.json");
     print_page("chart.json", &page);
     assert_string_equal(fault_of_page(text_data(&page)), "");
-    assert_has(&page, "<line class=\"strong\" x1=\"43.14%\""); // 6 of 14 powers of two, within 2 to 98
-    assert_has(&page, "<circle class=\"\" cx=\"43.14%\"");
-    assert_has(&page, "<circle class=\"below\" cx=\"29.43%\"");
-    assert_has(&page, "<circle class=\"\" cx=\"56.86%\"");
-    assert_has(&page, "<circle class=\"below\" cx=\"2.00%\"");
-    assert_has(&page, "<circle class=\"\" cx=\"98.00%\"");
-    assert_has(&page, "ratio to torch 1000000.000");
+    assert_says(text_data(&page), "<line class=\"strong\" x1=\"43.14%\""); // 6 of 14 powers of two, within 2 to 98
+    assert_says(text_data(&page), "<circle class=\"\" cx=\"43.14%\"");
+    assert_says(text_data(&page), "<circle class=\"below\" cx=\"29.43%\"");
+    assert_says(text_data(&page), "<circle class=\"\" cx=\"56.86%\"");
+    assert_says(text_data(&page), "<circle class=\"below\" cx=\"2.00%\"");
+    assert_says(text_data(&page), "<circle class=\"\" cx=\"98.00%\"");
+    assert_says(text_data(&page), "ratio to torch 1000000.000");
     text_free(&page);
 }
 
@@ -345,9 +340,9 @@ TEST(escapes)
     assert_omits(text_data(&page), "<b>&");
     assert_omits(text_data(&page), "class=\"&lt;");
     assert_null(strchr(text_data(&page), '\x01'));
-    assert_has(&page, "<code>&lt;script&gt;alert('&amp;&quot;|`')&lt;/script&gt;  |`*_[a](b)</code>");
-    assert_has(&markdown, "\\<script\\>alert('\\&\"\\|\\`')\\</script\\>  \\|\\`\\*\\_\\[a\\](b)");
-    assert_has(&markdown, "`<script>alert('&\"\\|'')</script>  \\|'*_[a](b)`"); // code
+    assert_says(text_data(&page), "<code>&lt;script&gt;alert('&amp;&quot;|`')&lt;/script&gt;  |`*_[a](b)</code>");
+    assert_says(text_data(&markdown), "\\<script\\>alert('\\&\"\\|\\`')\\</script\\>  \\|\\`\\*\\_\\[a\\](b)");
+    assert_says(text_data(&markdown), "`<script>alert('&\"\\|'')</script>  \\|'*_[a](b)`"); // code
     text_free(&page);
     text_free(&markdown);
     report_free(&r);
@@ -362,8 +357,8 @@ TEST(empty)
     write_results(&none, "none.json");
     print_page("none.json", &page);
     assert_string_equal(fault_of_page(text_data(&page)), "");
-    assert_has(&page, "<p>0 problems.");
-    assert_has(&page, "no peer");
+    assert_says(text_data(&page), "<p>0 problems.");
+    assert_says(text_data(&page), "no peer");
     assert_omits(text_data(&page), "nan");
     assert_omits(text_data(&page), "inf");
     text_clear(&page);
@@ -376,8 +371,8 @@ TEST(empty)
     write_results(&bare, "bare.json");
     print_page("bare.json", &page);
     assert_string_equal(fault_of_page(text_data(&page)), "");
-    assert_has(&page, "not timed: no reason is given");
-    assert_has(&page, "were not timed: 3 problems");
+    assert_says(text_data(&page), "not timed: no reason is given");
+    assert_says(text_data(&page), "were not timed: 3 problems");
     assert_omits(text_data(&page), "matrix units</title>");
     assert_omits(text_data(&page), "nan");
     assert_omits(text_data(&page), "inf");
@@ -396,7 +391,7 @@ TEST(cut)
     assert_int_equal(strlen(r.rows[0].note), sizeof(result_text) - 2);
     write_results(&r, "cut.json");
     print_page("cut.json", &page);
-    assert_has(&page, "\xC2\xB5\xC2\xB5</td>");
+    assert_says(text_data(&page), "\xC2\xB5\xC2\xB5</td>");
     text_free(&page);
 }
 
@@ -407,11 +402,12 @@ TEST(markdown)
     write_suite("gemm.json");
     read_report(&r, "gemm.json", NULL);
     report_print_markdown(&r, &out);
-    assert_has(&out, "\n| gemm | 5 | 1.000 | 0.575 | 0.500 | 1.225 |");
-    assert_has(&out, " | 1 | 2 | 1 |\n"); // failed, without a peer, doubtful
-    assert_has(&out, "\n| `gemm m=1` | 0.500 | 0.750 | 50.0 % | memory | 10.00 | 1.0 % | torch 4.000, cublaslt 0.500, "
-                     "cublaslt first 0.750 | `gemm sm90 tile_m=128 stages=4` |  |\n");
-    assert_has(&out, "\n| `gemm m=5` | - | - | - | memory | - | - |");
+    assert_says(text_data(&out), "\n| gemm | 5 | 1.000 | 0.575 | 0.500 | 1.225 |");
+    assert_says(text_data(&out), " | 1 | 2 | 1 |\n"); // failed, without a peer, doubtful
+    assert_says(text_data(&out),
+                "\n| `gemm m=1` | 0.500 | 0.750 | 50.0 % | memory | 10.00 | 1.0 % | torch 4.000, cublaslt 0.500, "
+                "cublaslt first 0.750 | `gemm sm90 tile_m=128 stages=4` |  |\n");
+    assert_says(text_data(&out), "\n| `gemm m=5` | - | - | - | memory | - | - |");
     text_free(&out);
     report_free(&r);
 }

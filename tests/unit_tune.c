@@ -159,8 +159,6 @@ static void expect_line(const char *words, tune_outcome outcome, const char *sen
     const char *line = line_with(words);
     char name[64];
     snprintf(name, sizeof name, "\"outcome\":\"%s\"", tune_outcome_names[outcome]);
-    if (!strstr(line, name) || !strstr(line, sentence) || !strstr(line, "\"median_us\":0.0,"))
-        print_error("%s: %s\n", words, line);
     assert_says(line, name);
     assert_says(line, sentence);
     assert_says(line, "\"median_us\":0.0,");

@@ -222,12 +222,11 @@ TEST(bad_lines)
     for (int i = 0; i < COUNT_OF(sentences); i++) {
         char wanted[256];
         snprintf(wanted, sizeof wanted, "ckl: tuned: %s%s", file, sentences[i]);
-        if (!strstr(words, wanted))
-            print_error("'%s' is not in '%s'\n", wanted, words);
         assert_says(words, wanted);
     }
     assert_omits(words, "flashattention");
-    assert_true(!strstr(words, ":13:") && !strstr(words, ":14:"));
+    assert_omits(words, ":13:");
+    assert_omits(words, ":14:");
     expect("gemm m=512 n=512 k=512", "tile_n=176", 12);
 }
 
