@@ -276,12 +276,6 @@ typedef struct fragments {
     tensor rA, rB; // ((QUAD,QUADS))
 } fragments;
 
-static fragments describe_fragments(const gemm_fma_config *cfg)
-{
-    return (fragments){ fragment(F32, compact(shape(shape(QUAD, cfg->block_m / QUAD)))),
-                        fragment(F32, compact(shape(shape(QUAD, cfg->block_n / QUAD)))) };
-}
-
 static void load_fragments(const fragments *f, const operand x[2], int k, val stage)
 {
     copy(slice(x[0].tCsX, _, k, stage), f->rA, QUAD * BYTES);
@@ -333,7 +327,10 @@ static void mainloop(const gemm_fma_config *cfg, const operand x[2], val k, tens
 {
     val left = variable(I32, convert(I32, k)); // elements of K from the tile on that is multiplied
     val ready = variable(U32, imm(0)), free = variable(U32, imm(cfg->stages - 1)); // stages
-    const fragments f[2] = { describe_fragments(cfg), describe_fragments(cfg) };
+    fragments f[2];
+    for (int i = 0; i < 2; i++)
+        f[i] = (fragments){ fragment(F32, compact(shape(shape(QUAD, cfg->block_m / QUAD)))),
+                            fragment(F32, compact(shape(shape(QUAD, cfg->block_n / QUAD)))) };
     begin_tiles(cfg, x, left);
     load_fragments(&f[0], x, 0, ready);
     LOOP(kt, convert(U32, div_up(k, gemm_fma_step(cfg)))) {
@@ -404,11 +401,9 @@ static void compute_tile(const gemm_fma_config *cfg, const gemm_values *p, val t
     if (cfg->groups_k > 1)
         add_groups(cfg, acc);
     IF(eq(group_of(cfg), imm(0))) {
-        if (cfg->sliced) {
-            IF(slice->shared) {
+        if (cfg->sliced)
+            IF(slice->shared)
                 copy(acc, parts_of(cfg, p, slice->tile, slice->slice), BYTES);
-            }
-        }
         IF(cfg->sliced ? logical_not(slice->shared) : yes())
             gemm_fma_store_block(cfg, p, row, col, acc);
     }

@@ -75,8 +75,7 @@ static double beside(double a, double b)
 /* Of so many CTAs at once, on SMs that have `most` of them: full ones hide latency, others in part. */
 static double wave_cycles(const gemm_fma_config *c, int64_t most, int64_t steps)
 {
-    const double HIDE_ALL = 16; // warps of an SM
-    const double missing = fmax(0, 1 - (double)most * gemm_fma_threads(c) / WARP / HIDE_ALL);
+    const double ALL = 512, missing = fmax(0, 1 - (double)most * gemm_fma_threads(c) / ALL); // threads that hide all
     const double alone =
         fit.alone + c->depth * (fit.fma * c->tile_m * c->tile_n / 128 + fit.latency * (c->block_m + c->block_n));
     const double work = (double)most * step_cycles(c) * (1 + fit.missing * missing);
@@ -196,7 +195,6 @@ static bool candidate_fma(const void *desc, const ckl_device_info *device, int i
     enum { DEPTH_LEAST = 8, SHORT_K = 128, ELEMENTS_MOST = 1024, FULL = 256, SMALL = 32 };
     const ckl_gemm_desc *d = desc;
     gemm_fma_config *c = config;
-    const bool vectors = k_vector_of(d) == GEMM_FMA_QUAD && vector_of(d) == GEMM_FMA_QUAD;
     const bool is_odd = k_vector_of(d) == 1, is_deep = d->layout == CKL_GEMM_NT && d->k > ELEMENTS_MOST;
     i += d->layout != CKL_GEMM_TN;
     if (i >= COUNT_OF(tiles) - (is_odd ? 2 + is_deep : d->gather ? 2 : 0))
@@ -213,7 +211,8 @@ static bool candidate_fma(const void *desc, const ckl_device_info *device, int i
                           !d->gather && !d->groups && !d->pointers;
     if (c->depth > DEPTH_LEAST && (elements || d->k <= c->depth / 2 || is_short || (is_full && !is_plain)))
         c->depth /= 2;
-    if (vectors && c->whole && is_short && c->groups_k == 1 && c->block_m * c->block_n <= SMALL)
+    const bool is_vector = c->vec_k == GEMM_FMA_QUAD && vector_of(d) == GEMM_FMA_QUAD && c->whole;
+    if (is_vector && is_short && c->groups_k == 1 && c->block_m * c->block_n <= SMALL)
         c->ctas++; // short steps leave registers for one more: 10240x128x112 14.8 us by four, 12.2 by five
     for (c->vec = vector_of(d); c->vec > 1 && (!divides(d, c, 'a') || !divides(d, c, 'b')); c->vec /= 2)
         ;

@@ -91,11 +91,9 @@ static ckl_status choose_gemv(const void *desc, const ckl_device_info *device, v
  */
 static double rate_of(const ckl_gemm_desc *d, const gemm_gemv_config *c)
 {
-    const double BEST = 32, LANES = 32, LOAD_CYCLES = 4.4;
-    if (ckl_dtype_bytes(d->a) == 2)
-        return 17;
+    const double LANES = 32, LOAD_CYCLES = 4.4;
     const double of_load = LANES * c->vec * c->rows * c->few / (c->rows + c->few);
-    return c->steps ? BEST : fmin(BEST, of_load / LOAD_CYCLES);
+    return ckl_dtype_bytes(d->a) == 2 ? 17 : c->steps ? 32 : fmin(32, of_load / LOAD_CYCLES);
 }
 
 /*
