@@ -103,11 +103,11 @@ static tile_cost tile_cost_of(const conv_sm90_problem *p, const conv_sm90_weight
 /*
  * Sums of slices go to memory (mostly L2) and back, and are added by a launch of their own. CTAs of few slices load the
  * same boxes at the same time, by which tall ones lose: 128 to 768 channels of 88 images of 8x8 take 30.8 us in one,
- * 27.8 in three; 256 of 14x14 30.3 in two, 24.0 in five.
+ * 27.8 in three; 256 of 14x14 30.3 in two, 24.0 in five; 768 to 128 of 128 images of 32x32 125 in five, whole ones 105.
  */
 static double us_of(const tile_cost *c, const ckl_device_info *device, int slices)
 {
-    const double SEVERAL = 5; // slices
+    const double SEVERAL = 8; // slices
     const double together = fmax(0, SEVERAL - slices) / (SEVERAL - 1);
     const double START = 2000, HERTZ = 1.7e9, SUM_BYTES = 3.5e6, SUM_US = 2;
     const double tile = ceil(c->boxes / slices) * c->stage * (1 + c->alone * together) + c->epilogue;
