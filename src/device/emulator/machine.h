@@ -59,7 +59,7 @@ cta *shared_find(warp *w, const step *s, int lane, ir_space space, uint32_t addr
 /* global.c - notes an access to a range of one allocation and looks for races. False after a fault. */
 bool global_touch(access *a, allocation *memory, uintptr_t address, size_t bytes);
 bool global_is_repeated(access *a, allocation *memory, const uintptr_t *address, size_t bytes); // reads of 32 lanes
-void epochs_clear(launch_state *l); // global_epoch.c
+void epochs_clear(launch_state *l);                                                             // global_epoch.c
 
 /* overlap.c - launches that may still run when the next of their stream begins: an access's epoch may be theirs. */
 void overlap_begin(launch_state *l, ckl_stream s);

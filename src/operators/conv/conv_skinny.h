@@ -1,4 +1,4 @@
-/* conv_skinny.h - filters of one pixel, few channels on a side: what the kernel and its host side derive from a config. */
+/* conv_skinny.h - filters of one pixel, few channels on a side: what kernel and host side derive from a config. */
 #pragma once
 
 #include "operators/conv/conv_config.h"

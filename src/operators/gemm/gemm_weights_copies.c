@@ -1,6 +1,6 @@
 /*
- * gemm_weights_copies.c - weights, A and scales by cp.async, for rows that start anywhere, of groups or of a list: every
- * lane copies 16 bytes, or pieces of them, of the rows that it has addresses of.
+ * gemm_weights_copies.c - weights, A and scales by cp.async, for rows that start anywhere, of groups or of a list:
+ * every lane copies 16 bytes, or pieces of them, of the rows that it has addresses of.
  */
 #include "operators/gemm/gemm_weights.h"
 
