@@ -276,6 +276,30 @@ static void edge_tile(columns_kernel *k, val index)
             edge_steps(k, index, s, (int)min_i64(most, steps - s));
 }
 
+/* Are the vectors of a tile at the end loaded at the full tile's addresses, each under its own guard? */
+static bool guards_vectors(const columns_kernel *k)
+{
+    const reduce_columns_config *cfg = k->cfg;
+    return k->kernel == 0 && cfg->vec > 1 && cfg->steps > 1 && k->r->count == 1 && dtype_bytes(cfg->kind.dtype) <= 4;
+}
+
+/* So, where registers have room for all: 193 lines of 3x193x512 take 2.25 us, 2.71 by `edge_tile`. */
+static void guarded_tile(columns_kernel *k, val index, const val *address)
+{
+    const int steps = k->cfg->steps;
+    packed loaded[steps];
+    val inside[steps];
+    for (int s = 0; s < steps; s++) {
+        inside[s] = lt(add(index, imm(s * reduce_columns_layers(k->cfg))), k->p.count);
+        loaded[s] = load_packed_if(inside[s], vector_at_address(k, address[s]), vector_bytes(k));
+    }
+    for (int s = 0; s < steps; s++)
+        IF(inside[s]) {
+            tensor rX = unpacked(loaded[s], k->r->input); // (VEC)
+            accumulate_steps(k, index, s, 1, &rX);
+        }
+}
+
 /* All vectors loaded before the first is used. */
 static void full_tile(columns_kernel *k, val index, const val *address)
 {
@@ -375,11 +399,11 @@ static void accumulate_columns(columns_kernel *k)
         if (guards_elements(k)) { // many at once do not fit the registers
             edge_tile(k, index);
         } else {
-            IF(le(add(first, imm(tile)), k->p.count)) {
-                find_addresses(k, index, address);
+            find_addresses(k, index, address);
+            IF(le(add(first, imm(tile)), k->p.count))
                 full_tile(k, index, address);
-            }
-            ELSE edge_tile(k, index);
+            ELSE if (guards_vectors(k)) guarded_tile(k, index, address);
+            else edge_tile(k, index);
         }
         assign(k->next, add(k->next, to_next_tile));
     }
