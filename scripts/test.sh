@@ -339,6 +339,9 @@ for order in resident=1 schedule=random; do
 done
 run "ckl verify, emulated B200" "$build/ckl" verify --suite bench/suites/smoke-kinds.txt --shard "$([[ $full ]] && echo 1/1 || echo 1/3)" --device emulator:b200
 run "ckl verify, emulated L4" "$build/ckl" verify --suite bench/suites/smoke.txt --device emulator:l4
+for part in a100:1 l4:12; do # cases and rejects where kernels lack TMA, clusters, wgmma or shared memory
+    run "ckl verify, a part of the cases on emulator:${part%:*}" "$build/ckl" verify --shard "$([[ $full ]] && echo 1/1 || echo "${part#*:}/16")" --device "emulator:${part%:*}"
+done
 [[ $full ]] && threads
 [[ $full ]] && run "ckl verify, every case, one resident CTA" env CKL_EMULATOR="resident=1" "$build/ckl" verify --device emulator:h200
 [[ $full ]] && run "build by clang" clang_build

@@ -148,6 +148,9 @@ TEST(every_case_runs)
         const char *answers = strstr(line, ": ");
         if (!answers || answers[2] != '#')
             fail_msg("%.*s: the H200 has a kernel for every case", length, line);
+        const char *invalid = strstr(line, " invalid");
+        if (invalid && invalid < line + length)
+            fail_msg("%.*s: a device that lacks what a config wants says CKL_UNSUPPORTED", length, line);
     }
     text_free(&file);
 }

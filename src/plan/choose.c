@@ -172,11 +172,11 @@ static ckl_status configure(question *q, const implementation *impl, const probl
     if (impl->choose)
         fields_default(impl->config, config);
     ckl_status chosen = impl->choose ? impl->choose(q->desc, q->device, config) : choose_cheapest(q, impl, config);
-    if (chosen != CKL_OK) {
-        if (forced->count == 0)
-            return chosen;
-        memset(config, 0, impl->config_bytes); // a forced config may suit where the choice declines
-        fields_default(impl->config, config);
+    if (chosen != CKL_OK && forced->count == 0)
+        return chosen;
+    if (chosen != CKL_OK && !impl->choose) { // a forced config may suit where the choice declines
+        memset(config, 0, impl->config_bytes);
+        fields_default(impl->config, config); // in place of the last candidate
     }
     if (chosen == CKL_OK && impl->is_trusted && forced->count == 0)
         take_cheaper(q, impl, config);

@@ -26,7 +26,10 @@ typedef struct implementation {
     bool by_name;         // a step of a ladder: taken where it is forced alone
     bool order_dependent; // sums come in the order of time: two runs differ in their last bits
 
-    /* Fills a config (already at its defaults), or declines: CKL_UNSUPPORTED with the reason. Pure. */
+    /*
+     * Fills a config (already at its defaults), or declines: CKL_UNSUPPORTED with the reason. Forced fields lie over
+     * what it has filled, also where it declines. Pure.
+     */
     ckl_status (*choose)(const void *desc, const ckl_device_info *device, void *config);
 
     /*

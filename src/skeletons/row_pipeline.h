@@ -113,6 +113,9 @@ bool row_pipeline_choose(int64_t rows, int64_t cols, bool ragged, ckl_dtype dtyp
 /* The largest cluster to choose: 16 CTAs fit only an undivided GPU, whose GPCs have enough SMs; else 8. */
 int row_pipeline_cluster_max(const ckl_device_info *device);
 
+/* Has the device what every pipeline wants? A part of the next function, for who has limits of its own before it. */
+ckl_status row_pipeline_device_admit(const char *what, const ckl_device_info *device);
+
 /*
  * May a kernel have this split for rows of `cols` elements? Unless the split is ragged they must be multiples of 16
  * bytes long and, unless it is cut, start at them. The first row does.

@@ -159,12 +159,18 @@ bool row_pipeline_choose(int64_t rows, int64_t cols, bool ragged, ckl_dtype dtyp
     return wanted <= max_i64(ring, STAGES_MAX);
 }
 
+ckl_status row_pipeline_device_admit(const char *what, const ckl_device_info *device)
+{
+    if (!device->has_tma)
+        FAIL(CKL_UNSUPPORTED, "%s: the device has no bulk copies", what);
+    return CKL_OK;
+}
+
 ckl_status row_pipeline_admit(const char *what, const row_pipeline_split *s, int64_t cols, ckl_dtype dtype, int inputs,
                               int values, const ckl_device_info *device)
 {
     int64_t bytes = row_pipeline_smem_bytes(s, dtype, inputs, values);
-    if (!device->has_tma)
-        FAIL(CKL_UNSUPPORTED, "%s: the device has no bulk copies", what);
+    TRY(row_pipeline_device_admit(what, device));
     TRY(row_split_admit(what, &s->chunk, min_i64(cols, row_pipeline_chunk_cols(s)), dtype, device));
     if (s->chunk.row_threads != s->chunk.threads ||
         s->chunk.threads + ROW_PIPELINE_PRODUCER_THREADS > device->threads_per_cta_max)

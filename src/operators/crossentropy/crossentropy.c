@@ -222,6 +222,8 @@ static ckl_status admit_row(const void *desc, const ckl_device_info *device, con
         c->reduction != (choice)d->reduction || c->weighted != d->weighted || c->smooth != (d->smoothing > 0))
         FAIL(CKL_INVALID, "%s: dtype, target, direction, reduction, weighted and smooth are those of the problem",
              what);
+    if (c->mean_ctas > 1 && !device->has_tma)
+        FAIL(CKL_UNSUPPORTED, "%s: mean_ctas=%d on a device without clusters", what, c->mean_ctas);
     if (!is_power_of_two(c->mean_ctas) || c->mean_ctas > residency_cluster_max(device))
         FAIL(CKL_INVALID, "%s: mean_ctas=%d is no power of two up to %d", what, c->mean_ctas,
              residency_cluster_max(device));

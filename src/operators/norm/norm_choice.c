@@ -351,6 +351,7 @@ bool norm_candidate_forward(const void *desc, const ckl_device_info *device, int
 static ckl_status admit_flow(const char *what, const norm_rows *d, const ckl_device_info *device, const norm_config *c)
 {
     row_pipeline_split s = row_pipeline_split_of(&c->split, &c->flow);
+    TRY(row_pipeline_device_admit(what, device));
     if (!accepts_rows(d, c) || d->cols > COLS_MAX)
         FAIL(CKL_UNSUPPORTED, "%s: rows that flow must start at multiples of vec=%d and have %d columns or less", what,
              c->split.vec, COLS_MAX);

@@ -325,10 +325,10 @@ static const char *const population[] = {
               CKL_INVALID, "lookahead=1 needs residence=ring" },                                             \
             { "cols=8192 impl=forward config='steps=1 stages=3 residence=ring lookahead=1'", CKL_INVALID,    \
               "2 times 8 chunks do not fit 3 stages" },                                                      \
-            { "cols=1352 direction=backward impl=backward config='tiled=1'", CKL_INVALID,                    \
+            { "cols=1352 direction=backward impl=backward config='stages=8 tiled=1'", CKL_INVALID,           \
               "tiled=1, but with stages=" },                                                                 \
             { "direction=backward eps=0.5", CKL_INVALID, op ": eps=0.5 is not part of a backward problem" }, \
-            { "cols=20000 direction=backward impl=backward config='chunks=0'", CKL_INVALID,                  \
+            { "cols=20000 direction=backward impl=backward config='stages=4 chunks=0'", CKL_INVALID,         \
               "chunks=0, but sums of columns are in registers" },                                            \
             { "cols=77 affine=0 impl=forward config='shared_weights=1'", CKL_INVALID,                        \
               "norm forward: shared_weights=1 is for affine rows" },                                         \

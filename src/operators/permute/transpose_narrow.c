@@ -321,8 +321,6 @@ static ckl_status choose_narrow(const void *problem, const ckl_device_info *devi
     transpose_narrow_config *c = config;
     const permute_matrix *m = &p->matrix;
     TRY(check_short_side(p));
-    if (!device->has_tma)
-        FAIL(CKL_UNSUPPORTED, "%s narrow: it is chosen on Hopper alone, where it was measured", p->op);
     c->bytes = p->bytes;
     c->outer = m->outer_count;
     c->short_x = is_short(m, true);
@@ -340,6 +338,8 @@ static ckl_status choose_narrow(const void *problem, const ckl_device_info *devi
     c->padded = c->short_x;
     c->padded = c->short_x && narrow_turns(p, c) < turns;
     c->prefetch = permute_pays_prefetch(transpose_tiles(p, c->tile_r, c->tile_c), device);
+    if (!device->has_tma) // last: a forced config wants the rest
+        FAIL(CKL_UNSUPPORTED, "%s narrow: it is chosen on Hopper alone, where it was measured", p->op);
     return CKL_OK;
 }
 
