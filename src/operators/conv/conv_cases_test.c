@@ -294,7 +294,7 @@ const char *const conv_cases[] = {
     "slices=3 "
     "stages=4' # two chunks of channels, two tiles of filters",
     "n=3 c=8 h=13 w=12 k=200 r=3 s=5 stride_h=2 stride_w=3 pad=2 dilation=2 direction=weight dtype=bf16 "
-    "impl=sm90_weight config='consumers=2 tile_n=256 slices=2 stages=3'",
+    "impl=sm90_weight config='consumers=2 tile_n=256 slices=2 stages=3 adders=128'",
     "n=12 c=136 h=9 w=9 k=72 r=1 s=1 direction=weight dtype=bf16 impl=sm90_weight config='tile_n=64 slices=1'",
     "n=1 c=8 d=5 h=6 w=7 k=8 t=3 pad=1 direction=weight dtype=bf16 impl=sm90_weight config='slices=2 tall=0 tile_n=64 "
     "stages=4'",

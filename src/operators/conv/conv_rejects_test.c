@@ -202,6 +202,7 @@ const test_reject conv_rejects[] = {
     { "c=12 k=8 direction=weight impl=sm90_weight", CKL_UNSUPPORTED,
       "conv sm90_weight: c=12 or k=8 channels are not whole" },
     { "direction=weight impl=sm90_weight config='slices=99'", CKL_INVALID, "conv sm90_weight: slices=99 is not in" },
+    { "direction=weight impl=sm90_weight config='adders=48'", CKL_INVALID, "conv sm90_weight: adders=48 are no whole" },
     { "direction=weight impl=sm90_weight config='tile_n=96'", CKL_INVALID, "conv sm90_weight: tile_n=96" },
     { "direction=weight r=5 impl=sm90_weight config='tall=1 tile_n=192 box_w=8 box_h=8 box_n=1'", CKL_UNSUPPORTED,
       "conv sm90_weight: tall=1 takes filters of 3 rows" },

@@ -92,24 +92,24 @@ ckl_conv_desc conv_sliced_desc(const ckl_conv_desc *desc);
 
 /* sm90_weight */
 
-#define CONV_WEIGHT_CONFIG(X, owner)                                                              \
-    X(owner, int, consumers, "2", "1 2", "warpgroups of 64 filters each")                         \
-    X(owner, int, tile_n, "256", "64 128 192 256", "columns of a CTA: channels under taps")       \
-    X(owner, int, box_w, "8", "1 2 4 8 16 32 64", "columns of the pixels of a stage")             \
-    X(owner, int, box_h, "8", "1 2 4 8 16 32 64", "rows of them")                                 \
-    X(owner, int, box_n, "1", "1 2 4 8 16 32 64", "images of them")                               \
-    X(owner, int, stages, "4", "3 4 5 6 8", "boxes of 64 pixels in shared memory")                \
-    X(owner, int, slices, "1", "1 2 3 4 6 8 12 16 24 32 64", "of the pixels, summed apart first") \
-    X(owner, int, step_w, "1", "", "columns from one to the next place of a filter")              \
-    X(owner, int, step_h, "1", "", "rows")                                                        \
-    X(owner, bool, tall, "0", "0 1", "columns are those of all three rows of a filter, which see one box")
+#define CONV_WEIGHT_CONFIG(X, owner)                                                                       \
+    X(owner, int, consumers, "2", "1 2", "warpgroups of 64 filters each")                                  \
+    X(owner, int, tile_n, "256", "64 128 192 256", "columns of a CTA: channels under taps")                \
+    X(owner, int, box_w, "8", "1 2 4 8 16 32 64", "columns of the pixels of a stage")                      \
+    X(owner, int, box_h, "8", "1 2 4 8 16 32 64", "rows of them")                                          \
+    X(owner, int, box_n, "1", "1 2 4 8 16 32 64", "images of them")                                        \
+    X(owner, int, stages, "4", "3 4 5 6 8", "boxes of 64 pixels in shared memory")                         \
+    X(owner, int, slices, "1", "1 2 3 4 6 8 12 16 24 32 64", "of the pixels, summed apart first")          \
+    X(owner, int, step_w, "1", "", "columns from one to the next place of a filter")                       \
+    X(owner, int, step_h, "1", "", "rows")                                                                 \
+    X(owner, bool, tall, "0", "0 1", "columns are those of all three rows of a filter, which see one box") \
+    X(owner, int, adders, "32", "32 128", "threads of a CTA that adds slices")
 
 CONV_CONFIG(conv_sm90_weight_config, CONV_WEIGHT_CONFIG);
 
 enum {
     CONV_WEIGHT_PIXELS = 64,
-    CONV_WEIGHT_THREADS = 32, // of a CTA that adds slices: few sums are for all SMs
-    CONV_WEIGHT_VECTOR = 4,   // channels of a thread there: 16 bytes
+    CONV_WEIGHT_VECTOR = 4, // channels of a thread that adds slices: 16 bytes
 };
 
 /* What the kernel and its host side derive alike from a config. */

@@ -21,7 +21,6 @@ enum {
     PIXELS = CONV_WEIGHT_PIXELS,
     SPANS_MAX = 4,
     BIAS_COLUMNS = 8, // the narrowest wgmma
-    ADDERS = CONV_WEIGHT_THREADS,
 };
 
 /* Where a span of columns begins: its channel, its tap, and what the tap adds to a place of y to give one of x. */
@@ -338,12 +337,12 @@ static void store_filter(const conv_values *p, tensor rSum, val k, val tap, val 
 
 void conv_weight_add(const conv_sm90_weight_config *cfg, bool fold)
 {
-    launch_bounds(ADDERS, 0);
+    launch_bounds(cfg->adders, 0);
     conv_values p = params_of(conv);
     val vectors = convert(U32, div(p.sum_pitch, imm64(CONV_WEIGHT_VECTOR))), taps = imm(1);
     for (int m = 0; m < (fold ? 2 : CONV_MODES); m++)
         taps = mul(taps, conv_number(p.filter[m]));
-    val v = add(mul(cta_x(), imm(ADDERS)), thread()), count = mul(mul(conv_number(p.k), taps), vectors);
+    val v = add(mul(cta_x(), imm(cfg->adders)), thread()), count = mul(mul(conv_number(p.k), taps), vectors);
     grid_wait();
     launch_dependents();
     IF(lt(v, count)) {

@@ -145,6 +145,17 @@ int conv_weight_candidates(const conv_sm90_problem *p)
     return 2 * (WIDTHS + p->may_be_tall);
 }
 
+enum { ADDERS_FEW = 32, ADDERS = 128 };
+
+/*
+ * Few sums are for all SMs, by CTAs of a warp; where these would be many, each has its price: 256 channels of 14x14
+ * take 22.6 us by 4608 of them and took 17.9 by 1152 of 128 threads.
+ */
+static int adders_of(const ckl_conv_desc *d, const ckl_device_info *device)
+{
+    return sums_of_slice(d) / CONV_WEIGHT_VECTOR < 2.0 * ADDERS * device->sm_count ? ADDERS_FEW : ADDERS;
+}
+
 bool conv_weight_candidate(const conv_sm90_problem *p, const ckl_device_info *device, int i, int least,
                            conv_sm90_weight_config *c)
 {
@@ -162,6 +173,7 @@ bool conv_weight_candidate(const conv_sm90_problem *p, const ckl_device_info *de
     c->step_h = (int)p->desc.stride_h;
     c->slices = slices_of(p, device, least, c);
     c->stages = stages_of(c, device);
+    c->adders = c->slices > 1 ? adders_of(&p->desc, device) : ADDERS_FEW;
     return true;
 }
 
@@ -225,6 +237,8 @@ static ckl_status check_config(const conv_sm90_problem *p, const ckl_device_info
     if (c->slices < 1 || c->slices > SLICES_MAX || c->slices > fmax(2, boxes_of(p, c)))
         FAIL(CKL_INVALID, "conv sm90_weight: slices=%d is not in 1..%d, or more than boxes of pixels", c->slices,
              SLICES_MAX);
+    if (c->adders < ADDERS_FEW || c->adders > device->threads_per_cta_max || c->adders % ADDERS_FEW)
+        FAIL(CKL_INVALID, "conv sm90_weight: adders=%d are no whole warps of a CTA", c->adders);
     if (c->slices == 1 && !can_store(d))
         FAIL(CKL_UNSUPPORTED, "conv sm90_weight: slices=1 stores whole 16 bytes, c=%" PRId64 " are not", d->c);
     return CKL_OK;
@@ -294,7 +308,7 @@ static param_tensor sums_map(const ckl_conv_desc *d, const void *pointer, int64_
 }
 
 /* Kernel 1, which writes dw as the problem has it; taps of an inner problem of none are one run. */
-static ckl_status launch_add(const ckl_plan *plan, const ckl_conv_desc *inner, int kernel, int64_t columns,
+static ckl_status launch_add(const ckl_plan *plan, const ckl_conv_desc *inner, int kernel, int adders, int64_t columns,
                              conv_params p, ckl_stream stream)
 {
     const ckl_conv_desc *d = plan->desc;
@@ -311,7 +325,7 @@ static ckl_status launch_add(const ckl_plan *plan, const ckl_conv_desc *inner, i
     p.k = d->k;
     p.packed_channels = (uint32_t)columns;
     const int64_t threads = bytes_of_sums(inner) / (4 * CONV_WEIGHT_VECTOR) + (d->bias ? d->k : 0);
-    return plan_launch(plan, kernel, (plan_grid){ .x = ceil_div(threads, CONV_WEIGHT_THREADS) }, &p, stream);
+    return plan_launch(plan, kernel, (plan_grid){ .x = ceil_div(threads, adders) }, &p, stream);
 }
 
 ckl_status conv_weight_launch(const ckl_plan *plan, const conv_sm90_weight_config *c, const ckl_conv_desc *d,
@@ -331,7 +345,7 @@ ckl_status conv_weight_launch(const ckl_plan *plan, const conv_sm90_weight_confi
     p.sum_pitch = sum_pitch(d);
     const int64_t tiles = (int64_t)tiles_of(d, c) * c->slices;
     TRY(conv_launch_tiles(plan, 0, tiles, &p, stream));
-    return direct ? CKL_OK : launch_add(plan, d, add, columns, p, stream);
+    return direct ? CKL_OK : launch_add(plan, d, add, c->adders, columns, p, stream);
 }
 
 static ckl_status launch_sm90_weight(const ckl_plan *plan, const void *args, ckl_stream stream)
