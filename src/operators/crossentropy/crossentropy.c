@@ -124,6 +124,13 @@ static plan_cost cost_long(const ckl_crossentropy_desc *d, const ckl_device_info
     return (plan_cost){ fmax(us, all), "memory" };
 }
 
+/* The next number of parts that leaves each fewer tiles: those between cost more. */
+static int64_t more_parts(int64_t tiles, int64_t parts)
+{
+    const int64_t of_each = ceil_div(tiles, parts);
+    return of_each > 1 ? ceil_div(tiles, of_each - 1) : INT64_MAX;
+}
+
 /* Threads of a CTA and CTAs of a row. */
 static void choose_long(const ckl_crossentropy_desc *d, const ckl_device_info *device, crossentropy_config *c)
 {
@@ -133,12 +140,12 @@ static void choose_long(const ckl_crossentropy_desc *d, const ckl_device_info *d
         s.row_threads = s.threads;
         s.steps = ELEMENTS / s.vec;
         s.steps = (int)min_i64(s.steps, ceil_div(d->cols, row_split_cols(&s) / s.steps));
-        const int64_t tiles = min_i64(FEW_THREADS, ceil_div(d->cols, row_split_cols(&s)));
-        for (int parts = 1; parts <= tiles; parts++) {
-            const double us = cost_long(d, device, &s, parts).us;
+        const int64_t tiles = ceil_div(d->cols, row_split_cols(&s)), most = min_i64(FEW_THREADS, tiles);
+        for (int64_t parts = 1; parts <= most; parts = more_parts(tiles, parts)) {
+            const double us = cost_long(d, device, &s, (int)parts).us;
             if (us < least) {
                 c->split = s;
-                c->parts = parts;
+                c->parts = (int)parts;
             }
             least = fmin(least, us);
         }
