@@ -27,7 +27,6 @@ typedef struct fitted_tile {
 } fitted_tile;
 
 /* In any order; where none can compute, the last one says why. tile_n=0: gemm_sm90_swapped_columns(). */
-
 static const fitted_tile fitted_tiles[] = {
     { 64, 0, 1, 0, 1, 1, 8, 1 },    { 64, 0, 1, 0, 1, 1, 4, 1 },    { 64, 0, 1, 0, 1, 1, 2, 1 },
     { 128, 0, 2, 0, 1, 1, 1, 1 },   { 64, 0, 1, 0, 1, 1, 1, 1 },    { 64, 16, 1, 0, 1, 1, 1, 0 },
