@@ -105,6 +105,8 @@ static void consume_tile(const sm90_kernel *k, consumer_role *c, val tile, pipel
 {
     const tile_place at = gemm_sm90_own_tile(k, c, tile);
     const epilogue_vectors vectors = gemm_sm90_load_vectors(k, c, &at);
+    if (gemm_sm90_loads_rows(k))
+        gemm_sm90_load_rows(k, c, &at);
     gemm_sm90_mainloop(k, c, &at, stage);
     if (k->cfg->split == 1) {
         gemm_sm90_epilogue(k, c, &at, &vectors);

@@ -158,6 +158,11 @@ typedef struct subtile {
     tensor sAcc;    // the same, in the order of the accumulators
 } subtile;
 
+/* Rows and columns of D; the first row that is not the tile's to store. */
+val gemm_sm90_rows_of_D(const sm90_kernel *k);
+val gemm_sm90_cols_of_D(const sm90_kernel *k);
+val gemm_sm90_last_row(const sm90_kernel *k, const subtile *h);
+
 /*
  * gemm_sm90_ahead.c: boxes of C or X are loaded into the staging buffers while others are finished, across the ends of
  * tiles. begin: before the first tile. take: waits for the next box, and gives its buffer. next: after the store of box
@@ -170,6 +175,19 @@ outer_coordinates gemm_sm90_outer_of(const sm90_kernel *k, const subtile *h, con
 void gemm_sm90_begin_ahead(const sm90_kernel *k, const consumer_role *c, val first_tile);
 void gemm_sm90_take_ahead(const sm90_kernel *k, const consumer_role *c, subtile *box);
 void gemm_sm90_next_ahead(const sm90_kernel *k, consumer_role *c, const tile_place *tile, int i);
+
+/*
+ * gemm_sm90_elements.c: what TMA cannot copy. copy: a staging buffer, C or X into it or D from it. load_rows: where whole
+ * rows of D are stored at once, C comes so, too: 64 rows from a place on are on their way to all of a consumer's
+ * buffers, beside the mainloop; cp_async_wait() and a barrier of the consumer end that. store: what a buffer holds, or
+ * whole rows with the last of theirs.
+ */
+typedef enum element_way { ELEMENTS_LOADED, ELEMENTS_STORED, ELEMENTS_BY_CP_ASYNC } element_way;
+bool gemm_sm90_loads_rows(const sm90_kernel *k);
+void gemm_sm90_copy_elements(const sm90_kernel *k, const consumer_role *c, const subtile *h, const output_matrix *x,
+                             element_way way);
+void gemm_sm90_load_rows(const sm90_kernel *k, const consumer_role *c, const tile_place *at);
+void gemm_sm90_store_elements(const sm90_kernel *k, const consumer_role *c, const subtile *h, const output_matrix *to);
 
 /*
  * gemm_sm90_epilogue.c: stores the consumer's accumulators to D, from a place on; its vectors are loaded before the

@@ -62,13 +62,14 @@ typedef struct ring_limits {
 static ring_limits limits_of(const gemm_sm90_config *c, int64_t k_steps)
 {
     const bool few = k_steps <= STEPS_FEW, reads = gemm_reads_matrix(&c->epilogue);
-    if (reads && k_steps <= STAGES_ENOUGH)
+    const bool whole_rows = c->ragged == GEMM_ALL_RAGGED && c->epilogue.d == CKL_F32 && c->pingpong;
+    if (reads && k_steps <= STAGES_ENOUGH && !whole_rows)
         return (ring_limits){ 8, STAGES_ENOUGH };
     if (reads && (few || c->epilogue.d == CKL_F32)) // 6144x6080x640: 119.8 us, with 2 buffers 152.3
         return (ring_limits){ 4, STAGES_MAX };
     if (k_steps <= STEPS_FEWEST && !c->batched && c->pingpong && c->tile_m == 128 && c->cluster_n == 2)
         return (ring_limits){ 4, STAGES_ENOUGH }; // D is most of what moves
-    if (few && c->ragged == GEMM_ALL_RAGGED && c->epilogue.d == CKL_F32 && c->pingpong)
+    if (few && whole_rows)
         return (ring_limits){ 4, STAGES_MAX }; // rows of 128 columns are stored whole
     return (ring_limits){ few && (c->batched == 1 || c->batched == GEMM_BY_POINTERS) ? 4 : 2, STAGES_MAX };
 }

@@ -223,7 +223,8 @@ static double epilogue_of_tile(const gemm_sm90_config *c, const gemm_sm90_shape 
     double exchange = c->split == 1 ? 0 : EXCHANGE + bytes / EXCHANGE_BYTES;
     const bool reads = gemm_reads_matrix(&c->epilogue);
     const double boxes = (double)size->consumer_rows * columns / (size->d_rows * size->d_cols);
-    const double waits = reads && c->epilogue.d == CKL_F32 ? BOX_TRIP * boxes / c->buffers : 0;
+    const double waits =
+        reads && c->epilogue.d == CKL_F32 && size->row_cols == size->d_cols ? BOX_TRIP * boxes / c->buffers : 0;
     const int64_t stored = round_up(columns, max_i64(size->subtile, 1)); // some twice
     return (double)(c->tile_m * stored) * STORE * narrow * activation / (c->pingpong ? 1 : c->consumers) + exchange +
            waits + TILE_START;
@@ -286,9 +287,9 @@ plan_cost gemm_sm90_cost(const void *desc, const ckl_device_info *device, const 
     double step = overlapped(s.tensor_cores, s.sm, s.latency) * sharing_of(&p, c) +
                   COLUMN_SCALE * column_scales_of(&size) * c->consumers + PARTIAL * partials_of_step(c, &size);
     double tile = step * (double)p.steps, epilogue = epilogue_of_tile(c, &size), all = tile + epilogue;
-    const double by_elements =
-        c->ragged == GEMM_ALL_RAGGED && d->d == CKL_F32 && !d->c ? stored / ELEMENT_BYTES : 0; // cycles of all SMs
-    const double stores = by_elements / (double)(p.turns * device->sm_count) / (size.row_cols > size.d_cols ? 2 : 1);
+    const bool whole_rows = size.row_cols > size.d_cols;
+    const double by_elements = c->ragged == GEMM_ALL_RAGGED && d->d == CKL_F32 ? results / ELEMENT_BYTES : 0; // of SMs
+    const double stores = by_elements / (double)(p.turns * device->sm_count) / (whole_rows ? 2 : 1);          // cycles
     double turn = c->pingpong ? fmax(fmax(tile, all / 2), stores) : tile + fmax(epilogue / c->ctas, stores);
     double flops = 2.0 * (double)(p.tiles * c->tile_m * c->tile_n * p.steps) * STEP_HALVES;
     double sums = c->batched == GEMM_SLICES_OF_K ? SLICE * c->tile_m * c->tile_n * (double)(p.turns - 1) : 0;

@@ -7,19 +7,6 @@
 #include "operators/gemm/gemm_epilogues.h"
 #include "operators/gemm/gemm_sm90.h"
 
-enum { ELEMENTS_AT_ONCE = 4 }; // of a thread, where D is stored by elements
-
-/* Rows and columns of D. */
-static val rows_of_D(const sm90_kernel *k)
-{
-    return k->cfg->swap ? k->p.n : k->p.m;
-}
-
-static val cols_of_D(const sm90_kernel *k)
-{
-    return k->cfg->swap ? k->p.m : k->p.n;
-}
-
 /*
  * Are rows of C and X read element by element? Beyond a group's end others may be writing them; or they start anywhere,
  * or a list names them.
@@ -59,7 +46,7 @@ epilogue_vectors gemm_sm90_load_vectors(const sm90_kernel *k, const consumer_rol
                               [GEMM_SCALE_OF_B] = k->p.scale_b,
                               [GEMM_WEIGHT_OF_ROW] = k->p.row_weights };
     epilogue_vectors all;
-    val elements = k->cfg->groups ? mul(convert(I64, at->batch), convert(I64, cols_of_D(k))) : imm64(0);
+    val elements = k->cfg->groups ? mul(convert(I64, at->batch), convert(I64, gemm_sm90_cols_of_D(k))) : imm64(0);
     if (k->epilogue.gated)
         elements = add(elements, elements);
     for (int v = 0; v < GEMM_VECTORS; v++) {
@@ -98,86 +85,6 @@ static void share_vectors(const sm90_kernel *k, const consumer_role *c, const ep
         named_sync(c->barrier, WARPGROUP);
 }
 
-/* The first row that is not the tile's to store. */
-static val last_row(const sm90_kernel *k, const subtile *h)
-{
-    return k->cfg->groups ? h->at.end : rows_of_D(k);
-}
-
-/* A staging buffer in steps that the threads copy by vectors; coordinates are those in D. */
-typedef struct element_steps {
-    tiled_copy each;
-    tensor cD; // (ROWS,COLS)
-    int_tuple step, all;
-    int count;
-} element_steps;
-
-static element_steps steps_of(const sm90_kernel *k, const subtile *h)
-{
-    enum { LONGEST = 8 }; // a buffer of 16 rows has too few longer vectors
-    const int widest = 16 / (int)ckl_dtype_bytes(k->epilogue.d);
-    const int vec = k->cfg->ragged ? 1 : widest < LONGEST ? widest : LONGEST;
-    int across = WARPGROUP;
-    while (k->size.row_cols / vec % across)
-        across /= 2;
-    const int down = WARPGROUP / across;
-    const bool listed = k->epilogue.scatter; // such rows have addresses of their own
-    const int at_once = vec == 1 && !listed ? ELEMENTS_AT_ONCE : 1;
-    layout threads = compact_right(shape(down, across));
-    tensor cD = coordinates_from(identity_tensor(shape(k->size.d_rows, k->size.row_cols)), 0, h->at.row); // (ROWS,COLS)
-    return (element_steps){
-        .each = make_tiled_copy(universal_copy(k->epilogue.d, vec), k->epilogue.d, threads, compact(shape(1, vec))),
-        .cD = coordinates_from(cD, 1, h->at.col),
-        .step = shape(at_once * down, k->size.row_cols),
-        .all = shape(last_row(k, h), cols_of_D(k)),
-        .count = k->size.d_rows / (at_once * down),
-    };
-}
-
-/* The batch's matrix in global memory. */
-static tensor elements_of(const sm90_kernel *k, const subtile *h, const output_matrix *x)
-{
-    val start = x->address;
-    if (k->epilogue.pointers)
-        start = gemm_sm90_pointer(k, start, h->at.batch);
-    else if (k->cfg->batched)
-        start = gmem_address(start, k->epilogue.d, mul(convert(I64, h->at.batch), x->batch_stride));
-    return gmem_tensor(start, k->epilogue.d, make_layout(shape(rows_of_D(k), cols_of_D(k)), stride(x->ld, 1))); // (M,N)
-}
-
-/* The elements at a thread's coordinates; where a list names rows, all are of one. */
-static tensor elements_at(const sm90_kernel *k, const subtile *h, const output_matrix *x, tensor gX, tensor cStep)
-{
-    if (k->epilogue.scatter) {
-        tensor gList = gmem_vector(k->p.rows_d, I32, rows_of_D(k));
-        val row = coordinate(cStep, 0, 0), listed = at(gList, min(row, sub(last_row(k, h), imm(1))));
-        val moved = mul(sub(convert(I64, listed), convert(I64, row)), x->ld);
-        gX.address = gmem_address(gX.address, k->epilogue.d, moved);
-    }
-    return tensor_at_coordinates(gX, cStep);
-}
-
-/* Copies a staging buffer element by element: to D, or C or X into it. */
-static void copy_elements(const sm90_kernel *k, const consumer_role *c, const subtile *h, const output_matrix *x,
-                          bool stores)
-{
-    const element_steps s = steps_of(k, h);
-    tensor gX = elements_of(k, h, x); // (M,N)
-    LOOP(e, imm(s.count)) {
-        tensor cStep = partition_S(&s.each, local_tile(s.cD, s.step, coord(e, 0)), c->tid); // (1,STEPS,1)
-        tensor sTile = local_tile(h->sD, s.step, coord(e, 0));
-        tensor sStep = stores ? partition_S(&s.each, sTile, c->tid) : partition_D(&s.each, sTile, c->tid);
-        tensor rStep = fragment_like(cStep, k->epilogue.d); // (1,STEPS,1)
-        if (stores) {
-            copy_tiled(&s.each, sStep, rStep);
-            copy_if(&s.each, cStep, s.all, rStep, elements_at(k, h, x, gX, cStep), 0);
-        } else {
-            copy_if(&s.each, cStep, s.all, elements_at(k, h, x, gX, cStep), rStep, 0);
-            copy_tiled(&s.each, rStep, sStep);
-        }
-    }
-}
-
 static void load_box(const sm90_kernel *k, const consumer_role *c, const subtile *h, const output_matrix *from)
 {
     val barrier = add(smem_address(from->barriers), mul(c->index, imm(8)));
@@ -195,10 +102,10 @@ static void load_matrix(const sm90_kernel *k, const consumer_role *c, const subt
     int bytes = (int)ckl_dtype_bytes(k->epilogue.d);
     const output_matrix from = gemm_sm90_matrix(k, name);
     tensor tCsX = partition_C(&h->mma, h->sAcc, c->tid); // (MMA,1,1)
-    if (loads_elements(k)) {
-        copy_elements(k, c, h, &from, false);
+    if (loads_elements(k) && !gemm_sm90_loads_rows(k)) {
+        gemm_sm90_copy_elements(k, c, h, &from, ELEMENTS_LOADED);
         named_sync(c->barrier, WARPGROUP);
-    } else if (!gemm_sm90_loads_ahead(k->cfg) || (name == 'x' && k->epilogue.c))
+    } else if (!loads_elements(k) && (!gemm_sm90_loads_ahead(k->cfg) || (name == 'x' && k->epilogue.c)))
         load_box(k, c, h, &from);
     copy(tCsX, rX, k->cfg->swap ? bytes : 2 * bytes);
 }
@@ -313,7 +220,9 @@ static subtile_results finish_subtile(const sm90_kernel *k, const consumer_role 
             in.bias_up = vector_at_element(k, &vectors, GEMM_BIAS, i, true);
             in.scale_up = vector_at_element(k, &vectors, GEMM_SCALE_OF_B, i, true);
         }
-        in.inside = k->epilogue.amax ? logical_and(lt(in.row, last_row(k, h)), lt(in.col, cols_of_D(k))) : yes();
+        in.inside = k->epilogue.amax
+                        ? logical_and(lt(in.row, gemm_sm90_last_row(k, h)), lt(in.col, gemm_sm90_cols_of_D(k)))
+                        : yes();
         in.row = sub(in.row, first);
         const gemm_finished done = gemm_finish(k->epilogue, c->scalars, in);
         set(out.rD, i, done.d);
@@ -321,29 +230,6 @@ static subtile_results finish_subtile(const sm90_kernel *k, const consumer_role 
             set(out.rX, i, done.x);
     }
     return out;
-}
-
-/* A consumer's buffers, each a box of the same rows of D, as these rows. */
-static tensor rows_of_buffers(tensor sD)
-{
-    const layout plain = without_swizzle(sD.layout);
-    const layout columns[] = { layout_mode(plain, 1), layout_mode(plain, 2) };
-    const layout modes[] = { layout_mode(plain, 0), layouts_of(2, columns) };
-    return tensor_with_layout(sD, with_swizzle(sD.layout.sw, layouts_of(2, modes))); // (ROWS,(COLS,BUFFERS))
-}
-
-/* Stores a staging buffer by elements, or those of whole rows, with the last of them. */
-static void store_elements(const sm90_kernel *k, const consumer_role *c, const subtile *h, const output_matrix *to)
-{
-    subtile rows = *h;
-    if (k->size.row_cols > k->size.d_cols) {
-        if (h->cols + k->size.d_cols < k->size.row_cols)
-            return;
-        rows.at.col = sub(h->at.col, imm(h->cols));
-        rows.sD = rows_of_buffers(c->sD);
-    }
-    named_sync(c->barrier, WARPGROUP);
-    copy_elements(k, c, &rows, to, true);
 }
 
 static void stage_subtile(const sm90_kernel *k, const consumer_role *c, const subtile *h, tensor rD)
@@ -363,10 +249,10 @@ static void send_subtile(const sm90_kernel *k, const consumer_role *c, const sub
     staged_store staged = { c->barrier, WARPGROUP, c->first_thread };
     stage_subtile(k, c, h, rD);
     if (ragged == GEMM_ALL_RAGGED || k->epilogue.scatter) {
-        store_elements(k, c, h, to);
+        gemm_sm90_store_elements(k, c, h, to);
         return;
     }
-    val inside = ragged ? ge(cols_of_D(k), add(h->at.col, imm(k->size.d_cols))) : yes();
+    val inside = ragged ? ge(gemm_sm90_cols_of_D(k), add(h->at.col, imm(k->size.d_cols))) : yes();
     if (k->cfg->groups)
         inside = logical_and(inside, ge(h->at.end, add(h->at.row, imm(k->size.d_rows))));
     STAGED_STORE(&staged) // an empty one counts, too: the buffers are counted by stores
@@ -379,7 +265,7 @@ static void send_subtile(const sm90_kernel *k, const consumer_role *c, const sub
         }
     if (ragged || k->cfg->groups)
         IF(logical_not(inside)) // a TMA store would write whole 16 bytes at the end of a row
-            copy_elements(k, c, h, to, true);
+            gemm_sm90_copy_elements(k, c, h, to, ELEMENTS_STORED);
 }
 
 /* Takes the staging buffer of store `store` of `count` in a tile, once so few stores are in flight that it is free. */
@@ -402,8 +288,11 @@ static void store_subtile(const sm90_kernel *k, const consumer_role *c, subtile 
     tensor rC = { 0 }, rX = { 0 };
     if (gemm_sm90_loads_ahead(k->cfg))
         gemm_sm90_take_ahead(k, c, h);
-    else
+    else {
+        if (gemm_sm90_loads_rows(k) && h->cols == 0)
+            cp_async_wait(0);
         take_buffer(k, c, h, i * stores, count * stores);
+    }
     if (k->epilogue.c)
         rC = load_C(k, c, h);
     if (gemm_is_backward(k->epilogue.activation))
@@ -434,6 +323,10 @@ void gemm_sm90_epilogue(const sm90_kernel *k, consumer_role *c, const tile_place
             store_subtile(k, c, &h, i, count);
         if (gemm_sm90_loads_ahead(cfg))
             gemm_sm90_next_ahead(k, c, tile, i);
+        if (gemm_sm90_loads_rows(k) && h.cols + k->size.d_cols == k->size.row_cols && i + 1 < count) {
+            gemm_sm90_place_box(k, tile, i + 1, &h);
+            gemm_sm90_load_rows(k, c, &h.at);
+        }
         if (gemm_reads_matrix(&k->epilogue))
             assign(c->c_parity, bit_xor(c->c_parity, imm(1)));
     }

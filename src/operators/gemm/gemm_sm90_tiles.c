@@ -144,8 +144,8 @@ static int box_of(const gemm_sm90_config *c, int side, int most, int step)
 static int row_cols_of(const gemm_sm90_config *c, int columns, int box)
 {
     const gemm_epilogue *e = &c->epilogue;
-    const bool whole = c->ragged == GEMM_ALL_RAGGED && e->d == CKL_F32 && !c->swap && !gemm_reads_matrix(e) &&
-                       !e->preactivation && !e->scatter && c->split == 1;
+    const bool whole = c->ragged == GEMM_ALL_RAGGED && e->d == CKL_F32 && !c->swap && !gemm_uses_x(e) && !e->scatter &&
+                       !(e->c && c->groups) && c->split == 1;
     return whole && c->buffers * box == columns ? columns : box;
 }
 
@@ -433,4 +433,19 @@ tile_place gemm_sm90_own_tile(const sm90_kernel *k, const consumer_role *c, val 
         at.row = add(at.row, mul(c->index, imm(k->size.consumer_rows)));
     at.col = add(at.col, mul(k->rank_k, imm(k->size.columns)));
     return at;
+}
+
+val gemm_sm90_rows_of_D(const sm90_kernel *k)
+{
+    return k->cfg->swap ? k->p.n : k->p.m;
+}
+
+val gemm_sm90_cols_of_D(const sm90_kernel *k)
+{
+    return k->cfg->swap ? k->p.m : k->p.n;
+}
+
+val gemm_sm90_last_row(const sm90_kernel *k, const subtile *h)
+{
+    return k->cfg->groups ? h->at.end : gemm_sm90_rows_of_D(k);
 }
