@@ -249,6 +249,12 @@ static const char *const cases[] = {
     "tile_m=64 tile_n=64 stages=3 ragged=2 split=1 ctas=1'",
     "m=200 n=331 k=136 d=f32 bias=1 impl=sm90 config='" IN_TURN
     "tile_m=128 tile_n=128 stages=4 buffers=4 ragged=2 split=1 ctas=1' # whole rows of a tile at once",
+    "m=200 n=531 k=40 d=f32 beta=0.5 fill=hard impl=sm90 config='" IN_TURN
+    "tile_m=128 tile_n=128 stages=4 buffers=4 ragged=2 split=1 ctas=1' # C's rows, of 64 beside others' products",
+    "m=330 n=301 k=72 a=bf16 d=f32 beta=-1 bias=1 ldc=305 impl=sm90 config='" TWO
+    "tile_m=256 tile_n=128 stages=3 buffers=4 ragged=2 split=1 ctas=1' # the same of both consumers",
+    "m=70 n=301 k=72 a=bf16 d=f32 c=1 beta=0 fill=hard impl=sm90 config='" IN_TURN
+    "tile_m=64 tile_n=128 stages=4 buffers=4 ragged=2 split=1 ctas=1' # and where C is not read",
     "batch=2 m=140 n=397 k=136 a=bf16 d=f32 impl=sm90 config='" TWO
     "tile_m=128 tile_n=192 stages=2 buffers=6 ragged=2 split=1 ctas=1' # the same of six boxes a row",
     "m=333 n=334 k=136 d=f32 ldd=335 activation=relu impl=sm90 config='tile_m=64 tile_n=128 stages=4 buffers=4 "
