@@ -104,11 +104,11 @@ static tensor rows_of_buffers(tensor sD)
     return tensor_with_layout(sD, with_swizzle(sD.layout.sw, layouts_of(2, modes))); // (ROWS,(COLS,BUFFERS))
 }
 
+/* No barrier: a thread's elements take the places of those that it has stored. */
 void gemm_sm90_load_rows(const sm90_kernel *k, const consumer_role *c, const tile_place *at)
 {
     const output_matrix C = gemm_sm90_matrix(k, 'c');
     const subtile rows = { .at = *at, .sD = rows_of_buffers(c->sD) };
-    named_sync(c->barrier, WARPGROUP); // all have stored what the buffers hold
     IF(ne(c->scalars.beta, immf(0)))
         gemm_sm90_copy_elements(k, c, &rows, &C, ELEMENTS_BY_CP_ASYNC);
     cp_async_commit();
