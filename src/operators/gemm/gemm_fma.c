@@ -31,7 +31,7 @@ typedef struct operand {
     val rows;                  // i32: of the matrix from the first on, for even ones
     val to, stage_bytes;       // in shared memory: the first copy of stage 0
     int to_step, k_pitch;      // bytes between copies there, and between elements of K
-    val ahead;                 // i32: of rows that begin anywhere, elements from a tile's quads to the aligned ones
+    val ahead[GEMM_FMA_COPIES]; // i32: of rows that begin anywhere, elements from a tile's quads to the aligned ones
     val valid;                 // u32: bytes of a copy that lie in the matrix
     val at;                    // u64 variable: the K tile that is loaded next
     val advance;               // u64: bytes to the one after
@@ -86,7 +86,7 @@ static void divide_k_major(const gemm_fma_config *cfg, operand *x, const tile_ro
     k = add(k, mul(group_of(cfg), imm(cfg->depth)));
     x->k = convert(I32, k);
     x->rX = fragment(F32, compact(shape(x->vec, x->copies)));
-    x->even = cfg->phased || (gemm_fma_is_tight(cfg) && !t->lists && !t->half);
+    x->even = (cfg->phased || gemm_fma_is_tight(cfg)) && !t->lists && !t->half;
     x->step = at_once;
     x->rows = convert(I32, min(sub(t->count, row_of_half(t, row)), imm64(rows)));
     for (int i = 0; i < x->copies; i++) {
@@ -121,16 +121,20 @@ static void divide_m_major(const gemm_fma_config *cfg, operand *x, const tile_ro
 
 /*
  * K-major rows that begin anywhere are read by aligned quads, each of which lies 0 to 3 elements ahead of the quad of
- * its tile. What a tile's last quads have too much is stored where the next tile begins, a stage on.
+ * its tile. What a tile's last quads have too much is stored where the next tile begins.
  */
 static void read_ahead(operand *x)
 {
-    val start = convert(U32, add(x->at, x->from[0]));
-    val bytes = bit_and(sub(imm_as(U32, 0), start), imm_as(U32, (QUAD - 1) * BYTES));
-    x->ahead = convert(I32, div(bytes, imm(BYTES)));
-    x->from[0] = add(x->from[0], convert(U64, bytes));
-    x->k = add(x->k, x->ahead);
-    x->to = add(x->to, mul(convert(U32, x->ahead), imm(x->k_pitch)));
+    for (int i = 0; i < x->copies; i++) {
+        if (i && x->even) { // whole quads of rows away
+            x->ahead[i] = x->ahead[0];
+            continue;
+        }
+        val start = convert(U32, add(x->at, x->from[i]));
+        val bytes = bit_and(sub(imm_as(U32, 0), start), imm_as(U32, (QUAD - 1) * BYTES));
+        x->ahead[i] = convert(I32, div(bytes, imm(BYTES)));
+        x->from[i] = add(x->from[i], convert(U64, bytes));
+    }
 }
 
 /* Banks between rows of the elements of K of a stage after which the next ones come, so that a warp's lanes differ. */
@@ -184,44 +188,63 @@ static val stage_after(const gemm_fma_config *cfg, val stage)
     return select(eq(stage, imm(cfg->stages - 1)), imm(0), add(stage, imm(1)));
 }
 
-/* Of aligned quads, those inside their rows as vectors, others by elements; the guards are of the rows. */
+/* Does this thread copy the first elements of K? */
+static val is_first(const operand *x)
+{
+    return logical_and(x->mine, eq(x->k, imm_as(I32, 0)));
+}
+
+/* The guard of copy i, whose row the matrix may not have. */
+static val guard_of(const operand *x, int i, val inside)
+{
+    return i && x->even ? logical_and(inside, gt(x->rows, imm_as(I32, i * x->step))) : inside;
+}
+
+/* Aligned quads: where all lie inside their rows as vectors, else by elements. */
 static void load_quads(const operand *x, const vector_at quads[], val left, tensor memory)
 {
-    IF(lt(add(x->k, imm_as(I32, QUAD - 1)), left))
+    IF(lt(add(x->k, imm_as(I32, 2 * (QUAD - 1))), left))
         vectors_load(quads, x->copies, QUAD, memory, x->rX.regs, 0);
     ELSE {
         vector_at elements[GEMM_FMA_COPIES * QUAD];
         for (int i = 0; i < x->copies * QUAD; i++) {
-            elements[i] = quads[i / QUAD];
-            elements[i].offset = i % QUAD * BYTES;
-            elements[i].guard = logical_and(elements[i].guard, lt(add(x->k, imm_as(I32, i % QUAD)), left));
+            val k = add(add(x->k, x->ahead[i / QUAD]), imm_as(I32, i % QUAD));
+            elements[i] = (vector_at){ quads[i / QUAD].address, i % QUAD * BYTES,
+                                       logical_and(quads[i / QUAD].guard, lt(k, left)) };
         }
         vectors_load(elements, x->copies * QUAD, 1, memory, x->rX.regs, 0);
     }
 }
 
-/* Where the elements of a quad belong that are beyond the four of its tile: behind the next gap, or in the next tile. */
-static val address_beyond(const gemm_fma_config *cfg, const operand *x, val to, val stage)
+/*
+ * Where the elements of aligned quads belong that lie beyond the four of their tile, which begin at `to`: behind the
+ * next gap or, those of the last quads, where the next tile begins: a stage on, or in the ring of the next group.
+ */
+static val beyond_quad(const gemm_fma_config *cfg, const operand *x, val to, val stage)
 {
-    const int gap = gap_of(cfg), tile = cfg->depth * x->k_pitch + cfg->depth / QUAD * gap * BYTES;
-    val next = add(x->to, sub(mul(stage_after(cfg, stage), x->stage_bytes), imm(tile)));
-    return add(select(eq(sub(x->k, x->ahead), imm_as(I32, cfg->depth - QUAD)), next, to), imm(gap * BYTES));
+    const int last_group = cfg->groups_k - 1, gap = BYTES * gap_of(cfg),
+              tile = cfg->depth * x->k_pitch + cfg->depth / QUAD * gap;
+    val next = add(x->to, mul(stage_after(cfg, stage), x->stage_bytes));
+    if (last_group) {
+        val ring = mul(x->stage_bytes, imm(cfg->stages));
+        next = select(eq(group_of(cfg), imm(last_group)), sub(next, mul(ring, imm(last_group))), add(to, ring));
+    }
+    val is_last = eq(rem(x->k, imm_as(I32, cfg->depth)), imm_as(I32, cfg->depth - QUAD));
+    return add(select(is_last, sub(next, imm(tile)), to), imm(gap));
 }
 
-/* The elements before the first aligned quads of rows that begin anywhere, on their way to stage 0. */
+/* The elements before the first aligned quads of rows that begin anywhere, on their way to the first stage. */
 static tensor load_before(const operand *x, val left)
 {
     tensor rX = fragment(F32, compact(shape(QUAD, x->copies)));
     vector_at from[GEMM_FMA_COPIES * QUAD] = { 0 };
-    val row = sub(x->at, convert(U64, mul(x->ahead, imm_as(I32, BYTES))));
-    val count = select(logical_and(x->mine, eq(x->k, x->ahead)), min(x->ahead, left), imm_as(I32, 0));
+    val row = x->at;
     for (int i = 0; i < x->copies; i++) {
-        row = add(row, x->from[i]);
-        for (int k = 0; k < QUAD; k++) {
-            val inside = lt(imm_as(I32, k), count);
-            from[i * QUAD + k] = (vector_at){ row, k * BYTES,
-                                              i ? logical_and(inside, gt(x->rows, imm_as(I32, i * x->step))) : inside };
-        }
+        row = add(x->even ? row : x->at, x->from[i]);
+        val first = sub(row, convert(U64, mul(x->ahead[i], imm_as(I32, BYTES))));
+        val count = select(is_first(x), min(x->ahead[i], left), imm_as(I32, 0));
+        for (int k = 0; k < QUAD; k++)
+            from[i * QUAD + k] = (vector_at){ first, k * BYTES, guard_of(x, i, lt(imm_as(I32, k), count)) };
     }
     vectors_load(from, x->copies * QUAD, 1, gmem_tensor(x->at, F32, compact(leaf(1))), rX.regs, 0);
     return rX;
@@ -229,11 +252,9 @@ static tensor load_before(const operand *x, val left)
 
 static void store_before(const operand *x, tensor rX)
 {
-    val ahead = convert(U32, x->ahead), to = sub(x->to, mul(ahead, imm(x->k_pitch)));
-    val count = select(logical_and(x->mine, eq(x->k, x->ahead)), x->ahead, imm_as(I32, 0));
     for (int i = 0; i < x->copies * QUAD; i++)
-        IF(lt(imm_as(I32, i % QUAD), count))
-            store_at(IR_SHARED, IR_CACHE_DEFAULT, F32, 1, to, i / QUAD * x->to_step + i % QUAD * x->k_pitch,
+        IF(logical_and(is_first(x), lt(imm_as(I32, i % QUAD), x->ahead[i / QUAD])))
+            store_at(IR_SHARED, IR_CACHE_DEFAULT, F32, 1, x->to, i / QUAD * x->to_step + i % QUAD * x->k_pitch,
                      (val[]){ at(rX, i) });
 }
 
@@ -248,7 +269,7 @@ static void load_registers(const gemm_fma_config *cfg, const operand *x, val lef
     vector_at from[GEMM_FMA_COPIES] = { 0 };
     for (int i = 0; i < x->copies; i++) {
         val inside = cfg->phased ? x->mine : logical_and(x->mine, lt(x->k, left));
-        from[i].guard = i && x->even ? logical_and(inside, gt(x->rows, imm_as(I32, i * x->step))) : inside;
+        from[i].guard = guard_of(x, i, inside);
         from[i].address = add(i && x->even ? from[i - 1].address : x->at, x->from[i]);
     }
     const tensor memory = gmem_tensor(x->at, F32, compact(leaf(1)));
@@ -264,15 +285,19 @@ static void store_registers(const gemm_fma_config *cfg, const operand *x, val st
 {
     if (!x->rX.regs)
         return;
-    val to = add(x->to, mul(stage, x->stage_bytes)), beyond = to;
-    if (cfg->phased)
-        beyond = address_beyond(cfg, x, to, stage);
+    val to = add(x->to, mul(stage, x->stage_bytes)), quad = to, beyond = to;
     IF(x->mine)
-        for (int i = 0; i < x->copies * x->vec; i++) {
-            const int k = i % x->vec;
-            val address = cfg->phased && k ? select(ge(x->ahead, imm_as(I32, QUAD - k)), beyond, to) : to;
-            store_at(IR_SHARED, IR_CACHE_DEFAULT, F32, 1, address, i / x->vec * x->to_step + k * x->k_pitch,
-                     (val[]){ at(x->rX, i) });
+        for (int i = 0; i < x->copies; i++) {
+            if (cfg->phased && (i == 0 || !x->even)) {
+                val ahead = mul(convert(U32, x->ahead[i]), imm(x->k_pitch));
+                quad = add(to, ahead);
+                beyond = add(beyond_quad(cfg, x, to, stage), ahead);
+            }
+            for (int k = 0; k < x->vec; k++) {
+                val address = cfg->phased && k ? select(ge(x->ahead[i], imm_as(I32, QUAD - k)), beyond, quad) : quad;
+                store_at(IR_SHARED, IR_CACHE_DEFAULT, F32, 1, address, i * x->to_step + k * x->k_pitch,
+                         (val[]){ at(x->rX, k, i) });
+            }
         }
 }
 

@@ -265,8 +265,8 @@ static ckl_status admit_fma(const void *desc, const ckl_device_info *device, con
     TRY(admit_tile(c));
     if (d->m > INT32_MAX || d->n > INT32_MAX / 2 || d->k > INT32_MAX || gemm_tiles(d, c->tile_m, c->tile_n) > INT32_MAX)
         FAIL(CKL_UNSUPPORTED, "gemm fma: a size, or their tiles, are beyond 32 bits");
-    if (c->phased && (c->vec_k != GEMM_FMA_QUAD || c->groups_k > 1 || c->stages < 3 || d->gated || d->gather))
-        FAIL(CKL_UNSUPPORTED, "gemm fma: phased=1 is of vec_k=4, groups_k=1, three stages, without gated and gather");
+    if (c->phased && (c->vec_k != GEMM_FMA_QUAD || c->stages < 3))
+        FAIL(CKL_UNSUPPORTED, "gemm fma: phased=1 is of vec_k=4 and three stages");
     if ((c->vec_k != 1 && c->vec_k != GEMM_FMA_QUAD) || (!c->phased && c->vec_k > k_vector_of(d)))
         FAIL(CKL_UNSUPPORTED, "gemm fma: vec_k=%d is not 1, or rows along K are not whole quads", c->vec_k);
     const int threads = gemm_fma_threads(c);
