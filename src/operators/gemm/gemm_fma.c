@@ -31,6 +31,7 @@ typedef struct operand {
     val rows;                  // i32: of the matrix from the first on, for even ones
     val to, stage_bytes;       // in shared memory: the first copy of stage 0
     int to_step, k_pitch;      // bytes between copies there, and between elements of K
+    val ahead[GEMM_FMA_COPIES]; // i32: of rows that begin anywhere, elements from a tile's quads to the aligned ones
     val valid;                 // u32: bytes of a copy that lie in the matrix
     val at;                    // u64 variable: the K tile that is loaded next
     val advance;               // u64: bytes to the one after
@@ -85,7 +86,7 @@ static void divide_k_major(const gemm_fma_config *cfg, operand *x, const tile_ro
     k = add(k, mul(group_of(cfg), imm(cfg->depth)));
     x->k = convert(I32, k);
     x->rX = fragment(F32, compact(shape(x->vec, x->copies)));
-    x->even = gemm_fma_is_tight(cfg) && !t->lists && !t->half;
+    x->even = (cfg->phased || gemm_fma_is_tight(cfg)) && !t->lists && !t->half;
     x->step = at_once;
     x->rows = convert(I32, min(sub(t->count, row_of_half(t, row)), imm64(rows)));
     for (int i = 0; i < x->copies; i++) {
@@ -119,22 +120,47 @@ static void divide_m_major(const gemm_fma_config *cfg, operand *x, const tile_ro
 }
 
 /*
+ * K-major rows that begin anywhere are read by aligned quads, each of which lies 0 to 3 elements ahead of the quad of
+ * its tile. What a tile's last quads have too much is stored where the next tile begins.
+ */
+static void read_ahead(operand *x)
+{
+    for (int i = 0; i < x->copies; i++) {
+        if (i && x->even) { // whole quads of rows away
+            x->ahead[i] = x->ahead[0];
+            continue;
+        }
+        val start = convert(U32, add(x->at, x->from[i]));
+        val bytes = bit_and(sub(imm_as(U32, 0), start), imm_as(U32, (QUAD - 1) * BYTES));
+        x->ahead[i] = convert(I32, div(bytes, imm(BYTES)));
+        x->from[i] = add(x->from[i], convert(U64, bytes));
+    }
+}
+
+/* Banks between rows of the elements of K of a stage after which the next ones come, so that a warp's lanes differ. */
+static int gap_of(const gemm_fma_config *cfg)
+{
+    return LANES * QUAD / cfg->depth;
+}
+
+/*
  * The elements of K in a stage, in rows with a quad of padding: lanes that store elements along K do so in banks of
  * their own. Lanes that store vectors are four elements apart, so every eight elements have a gap as well, of as many
- * banks as the warp has rows.
+ * banks as the warp has rows; where these begin anywhere, every four, instead of padding.
  */
 static layout elements_of_k(const gemm_fma_config *cfg, char name, int pitch)
 {
     enum { APART = 8 };
     const bool gaps = gemm_k_major(cfg->epilogue.layout, name) && cfg->vec_k > 1 && cfg->depth > APART;
-    const int depth = cfg->depth, run = gaps ? APART : depth;
-    return make_layout(shape(run, depth / run), stride(pitch, run * pitch + LANES * QUAD / depth));
+    const int depth = cfg->depth, run = cfg->phased && gemm_k_major(cfg->epilogue.layout, name) ? QUAD : gaps ? APART : depth;
+    return make_layout(shape(run, depth / run), stride(pitch, run * pitch + gap_of(cfg)));
 }
 
 static operand describe_operand(const gemm_fma_config *cfg, char name, const gemm_values *p, tile_rows t)
 {
     const bool is_a = name == 'a';
-    const int rows = is_a ? cfg->tile_m : cfg->tile_n, pitch = rows + QUAD,
+    const bool phased = cfg->phased && gemm_k_major(cfg->epilogue.layout, name);
+    const int rows = is_a ? cfg->tile_m : cfg->tile_n, pitch = phased ? rows : rows + QUAD,
               threads = is_a ? gemm_fma_threads_m(cfg) : cfg->tile_n / cfg->block_n,
               block = is_a ? cfg->block_m : cfg->block_n;
     operand x = { .vec = cfg->vec };
@@ -152,37 +178,127 @@ static operand describe_operand(const gemm_fma_config *cfg, char name, const gem
     (gemm_k_major(cfg->epilogue.layout, name) ? divide_k_major : divide_m_major)(cfg, &x, &t, rows,
                                                                                  is_a ? p->lda : p->ldb);
     x.at = variable(U64, is_a ? p->a : p->b);
+    if (phased)
+        read_ahead(&x);
     return x;
+}
+
+static val stage_after(const gemm_fma_config *cfg, val stage)
+{
+    return select(eq(stage, imm(cfg->stages - 1)), imm(0), add(stage, imm(1)));
+}
+
+/* Does this thread copy the first elements of K? */
+static val is_first(const operand *x)
+{
+    return logical_and(x->mine, eq(x->k, imm_as(I32, 0)));
+}
+
+/* The guard of copy i, whose row the matrix may not have. */
+static val guard_of(const operand *x, int i, val inside)
+{
+    return i && x->even ? logical_and(inside, gt(x->rows, imm_as(I32, i * x->step))) : inside;
+}
+
+/* Aligned quads: where all lie inside their rows as vectors, else by elements. */
+static void load_quads(const operand *x, const vector_at quads[], val left, tensor memory)
+{
+    IF(lt(add(x->k, imm_as(I32, 2 * (QUAD - 1))), left))
+        vectors_load(quads, x->copies, QUAD, memory, x->rX.regs, 0);
+    ELSE {
+        vector_at elements[GEMM_FMA_COPIES * QUAD];
+        for (int i = 0; i < x->copies * QUAD; i++) {
+            val k = add(add(x->k, x->ahead[i / QUAD]), imm_as(I32, i % QUAD));
+            elements[i] = (vector_at){ quads[i / QUAD].address, i % QUAD * BYTES,
+                                       logical_and(quads[i / QUAD].guard, lt(k, left)) };
+        }
+        vectors_load(elements, x->copies * QUAD, 1, memory, x->rX.regs, 0);
+    }
+}
+
+/*
+ * Where the elements of aligned quads belong that lie beyond the four of their tile, which begin at `to`: behind the
+ * next gap or, those of the last quads, where the next tile begins: a stage on, or in the ring of the next group.
+ */
+static val beyond_quad(const gemm_fma_config *cfg, const operand *x, val to, val stage)
+{
+    const int last_group = cfg->groups_k - 1, gap = BYTES * gap_of(cfg),
+              tile = cfg->depth * x->k_pitch + cfg->depth / QUAD * gap;
+    val next = add(x->to, mul(stage_after(cfg, stage), x->stage_bytes));
+    if (last_group) {
+        val ring = mul(x->stage_bytes, imm(cfg->stages));
+        next = select(eq(group_of(cfg), imm(last_group)), sub(next, mul(ring, imm(last_group))), add(to, ring));
+    }
+    val is_last = eq(rem(x->k, imm_as(I32, cfg->depth)), imm_as(I32, cfg->depth - QUAD));
+    return add(select(is_last, sub(next, imm(tile)), to), imm(gap));
+}
+
+/* The elements before the first aligned quads of rows that begin anywhere, on their way to the first stage. */
+static tensor load_before(const operand *x, val left)
+{
+    tensor rX = fragment(F32, compact(shape(QUAD, x->copies)));
+    vector_at from[GEMM_FMA_COPIES * QUAD] = { 0 };
+    val row = x->at;
+    for (int i = 0; i < x->copies; i++) {
+        row = add(x->even ? row : x->at, x->from[i]);
+        val first = sub(row, convert(U64, mul(x->ahead[i], imm_as(I32, BYTES))));
+        val count = select(is_first(x), min(x->ahead[i], left), imm_as(I32, 0));
+        for (int k = 0; k < QUAD; k++)
+            from[i * QUAD + k] = (vector_at){ first, k * BYTES, guard_of(x, i, lt(imm_as(I32, k), count)) };
+    }
+    vectors_load(from, x->copies * QUAD, 1, gmem_tensor(x->at, F32, compact(leaf(1))), rX.regs, 0);
+    return rX;
+}
+
+static void store_before(const operand *x, tensor rX)
+{
+    for (int i = 0; i < x->copies * QUAD; i++)
+        IF(logical_and(is_first(x), lt(imm_as(I32, i % QUAD), x->ahead[i / QUAD])))
+            store_at(IR_SHARED, IR_CACHE_DEFAULT, F32, 1, x->to, i / QUAD * x->to_step + i % QUAD * x->k_pitch,
+                     (val[]){ at(rX, i) });
 }
 
 /*
  * A K tile's way through registers, of a K-major operand: loads, where elements beyond `left` of K are 0, and stores.
  * Nothing for others.
  */
-static void load_registers(const operand *x, val left)
+static void load_registers(const gemm_fma_config *cfg, const operand *x, val left)
 {
     if (!x->rX.regs)
         return;
     vector_at from[GEMM_FMA_COPIES] = { 0 };
     for (int i = 0; i < x->copies; i++) {
-        val inside = logical_and(x->mine, lt(x->k, left));
-        from[i].guard = i && x->even ? logical_and(inside, gt(x->rows, imm_as(I32, i * x->step))) : inside;
+        val inside = cfg->phased ? x->mine : logical_and(x->mine, lt(x->k, left));
+        from[i].guard = guard_of(x, i, inside);
         from[i].address = add(i && x->even ? from[i - 1].address : x->at, x->from[i]);
     }
-    vectors_load(from, x->copies, x->vec, gmem_tensor(x->at, F32, compact(leaf(1))), x->rX.regs, 0);
+    const tensor memory = gmem_tensor(x->at, F32, compact(leaf(1)));
+    if (!cfg->phased)
+        vectors_load(from, x->copies, x->vec, memory, x->rX.regs, 0);
+    else
+        load_quads(x, from, left, memory);
     warp_sync(); // ptxas, which does not see that stores of the next step wait for them, would let them begin late
     assign(x->at, add(x->at, x->advance));
 }
 
-static void store_registers(const operand *x, val stage)
+static void store_registers(const gemm_fma_config *cfg, const operand *x, val stage)
 {
     if (!x->rX.regs)
         return;
-    val to = add(x->to, mul(stage, x->stage_bytes));
+    val to = add(x->to, mul(stage, x->stage_bytes)), quad = to, beyond = to;
     IF(x->mine)
-        for (int i = 0; i < x->copies * x->vec; i++)
-            store_at(IR_SHARED, IR_CACHE_DEFAULT, F32, 1, to, i / x->vec * x->to_step + i % x->vec * x->k_pitch,
-                     (val[]){ at(x->rX, i) });
+        for (int i = 0; i < x->copies; i++) {
+            if (cfg->phased && (i == 0 || !x->even)) {
+                val ahead = mul(convert(U32, x->ahead[i]), imm(x->k_pitch));
+                quad = add(to, ahead);
+                beyond = add(beyond_quad(cfg, x, to, stage), ahead);
+            }
+            for (int k = 0; k < x->vec; k++) {
+                val address = cfg->phased && k ? select(ge(x->ahead[i], imm_as(I32, QUAD - k)), beyond, quad) : quad;
+                store_at(IR_SHARED, IR_CACHE_DEFAULT, F32, 1, address, i * x->to_step + k * x->k_pitch,
+                         (val[]){ at(x->rX, k, i) });
+            }
+        }
 }
 
 /* Starts the copies of the next K tile of an operand that is not K-major. */
@@ -197,11 +313,6 @@ static void start_copies(const operand *x, val left, val stage)
         cp_async(add(to, imm(i * x->to_step)), from, BYTES * x->vec, valid);
     }
     assign(x->at, add(x->at, x->advance));
-}
-
-static val stage_after(const gemm_fma_config *cfg, val stage)
-{
-    return select(eq(stage, imm(cfg->stages - 1)), imm(0), add(stage, imm(1)));
 }
 
 /*
@@ -240,16 +351,22 @@ static void begin_tiles(const gemm_fma_config *cfg, const operand x[2], val left
             start_copies(&x[i], sub(left, imm_as(I32, s * gemm_fma_step(cfg))), imm(s));
         cp_async_commit();
     }
+    tensor before[2];
     for (int i = 0; i < 2; i++) {
         if (x[i].rX.regs)
             first[i].rX = fragment_like(x[i].rX, F32);
-        load_registers(&first[i], left);
+        if (cfg->phased && x[i].rX.regs)
+            before[i] = load_before(&x[i], left);
+        load_registers(cfg, &first[i], left);
     }
     for (int i = 0; i < 2; i++)
         if (tiles_ahead(cfg, i) == 2)
-            load_registers(&x[i], sub(left, imm_as(I32, gemm_fma_step(cfg))));
-    for (int i = 0; i < 2; i++)
-        store_registers(&first[i], imm(0));
+            load_registers(cfg, &x[i], sub(left, imm_as(I32, gemm_fma_step(cfg))));
+    for (int i = 0; i < 2; i++) {
+        if (cfg->phased && x[i].rX.regs)
+            store_before(&x[i], before[i]);
+        store_registers(cfg, &first[i], imm(0));
+    }
     cp_async_wait(cfg->stages - 2);
     cta_sync();
 }
@@ -260,10 +377,10 @@ static void continue_tiles(const gemm_fma_config *cfg, const operand x[2], int e
     const moments at[2] = { moments_of(cfg, 0), moments_of(cfg, 1) };
     for (int i = 0; i < 2; i++)
         if (e == at[i].store)
-            store_registers(&x[i], stage_after(cfg, ready));
+            store_registers(cfg, &x[i], stage_after(cfg, ready));
     for (int i = 0; i < 2; i++) {
         if (e == at[i].load)
-            load_registers(&x[i], sub(left, imm_as(I32, tiles_ahead(cfg, i) * gemm_fma_step(cfg))));
+            load_registers(cfg, &x[i], sub(left, imm_as(I32, tiles_ahead(cfg, i) * gemm_fma_step(cfg))));
         if (e == at[i].copy)
             start_copies(&x[i], sub(left, imm_as(I32, (cfg->stages - 1) * gemm_fma_step(cfg))), free);
     }

@@ -167,7 +167,7 @@ static bool divides(const ckl_gemm_desc *d, const gemm_fma_config *c, char name)
     const int rows = name == 'a' ? c->tile_m : c->tile_n, threads = gemm_fma_threads(c) / c->groups_k;
     if (gemm_is_k_major(d, name)) {
         const int across = c->depth / c->vec_k, at_once = across ? threads / across : 0;
-        return across && c->depth % c->vec_k == 0 && threads % across == 0 && rows / at_once <= GEMM_FMA_COPIES &&
+        return across && c->depth % c->vec_k == 0 && (!c->phased || at_once % GEMM_FMA_QUAD == 0) && threads % across == 0 && rows / at_once <= GEMM_FMA_COPIES &&
                (rows % at_once == 0 || rows < at_once);
     }
     return rows % c->vec == 0 && threads % (rows / c->vec) == 0 && c->depth % (threads / (rows / c->vec)) == 0;
@@ -265,7 +265,9 @@ static ckl_status admit_fma(const void *desc, const ckl_device_info *device, con
     TRY(admit_tile(c));
     if (d->m > INT32_MAX || d->n > INT32_MAX / 2 || d->k > INT32_MAX || gemm_tiles(d, c->tile_m, c->tile_n) > INT32_MAX)
         FAIL(CKL_UNSUPPORTED, "gemm fma: a size, or their tiles, are beyond 32 bits");
-    if ((c->vec_k != 1 && c->vec_k != GEMM_FMA_QUAD) || c->vec_k > k_vector_of(d))
+    if (c->phased && (c->vec_k != GEMM_FMA_QUAD || c->stages < 3))
+        FAIL(CKL_UNSUPPORTED, "gemm fma: phased=1 is of vec_k=4 and three stages");
+    if ((c->vec_k != 1 && c->vec_k != GEMM_FMA_QUAD) || (!c->phased && c->vec_k > k_vector_of(d)))
         FAIL(CKL_UNSUPPORTED, "gemm fma: vec_k=%d is not 1, or rows along K are not whole quads", c->vec_k);
     const int threads = gemm_fma_threads(c);
     if (c->ctas < 1 || threads > device->threads_per_cta_max || c->ctas * threads > THREADS_PER_SM)
@@ -293,7 +295,8 @@ static ckl_status check_alignment(const char *who, const ckl_gemm_desc *d, const
                                   const ckl_gemm_args *x)
 {
     TRY(gemm_check_operand_vectors(who, d, x, false, "vec", 4 * c->vec));
-    TRY(gemm_check_operand_vectors(who, d, x, true, "vec_k", 4 * c->vec_k));
+    if (!c->phased)
+        TRY(gemm_check_operand_vectors(who, d, x, true, "vec_k", 4 * c->vec_k));
     if (c->whole && !d->pointers && !PLAN_ALIGNED(TMA_ALIGNMENT, x->c, x->d, x->x))
         FAIL(CKL_INVALID,
              "gemm %s: c=%p, d=%p or x=%p is not aligned to 16 bytes; config='whole=0' takes any alignment", who, x->c,
