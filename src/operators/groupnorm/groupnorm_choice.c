@@ -102,7 +102,7 @@ static int64_t held_bytes(const groupnorm_search *s, const groupnorm_config *c)
  */
 static bool share_cluster(const groupnorm_search *s, int parts, int64_t budget, groupnorm_config *c)
 {
-    const groupnorm_search keeping = { s->d, s->device, s->slicing, THREADS_KEEPING_MAX, THREADS_CLUSTER_MIN, true };
+    const groupnorm_search keeping = { s->d, s->device, s->slicing, THREADS_KEEPING_MAX, THREADS_CLUSTER_MIN, true, false };
     groupnorm_config other = *c;
     if (!groupnorm_share_slices(s, c->cluster, parts, budget, c))
         return false;
@@ -307,8 +307,18 @@ static void take_lines(const groupnorm_search *s, groupnorm_config *c)
  * are more CTAs than run at once, as many as fill the last turn: 4x2384x8x384 f16 of single channels 41.4 us by 608
  * CTAs, 38.6 by 760. True: there are no others, or those of two bundles run at once.
  */
+static bool fit_again(const groupnorm_search *s, int64_t slices, groupnorm_config *c)
+{
+    const int threads = (int)max_i64(THREADS_KEEPING_MIN, groupnorm_threads_min(s, c));
+    const groupnorm_search again = { s->d, s->device, s->slicing, threads, threads, true, true };
+    c->loading = s->device->sm_count * 3 / 4;
+    return groupnorm_share_slices(&again, slices, groupnorm_parts_of(s, slices, c), held_bytes(s, c), c) &&
+           groupnorm_slices(s->d, c, GROUPNORM_HELD) <= min_i64(slices + slices / 8, (int64_t)groupnorm_held_ctas(s, c) * s->device->sm_count);
+}
+
 static bool fit_held(const groupnorm_search *s, groupnorm_config *c)
 {
+    const groupnorm_config before = *c;
     enum { TRIES = 24, AT_ONCE = 2, IN_REGISTERS = 4 };
     enum { BYTES_WORTH = 40 << 10 }; // 1x512x128x56 bf16 of single channels 9.0 us by 184 CTAs, 11.2 by 360
     const bool forward = s->d->direction == CKL_DIRECTION_FORWARD, nhwc = s->d->layout == CKL_IMAGE_NHWC;
@@ -320,8 +330,14 @@ static bool fit_held(const groupnorm_search *s, groupnorm_config *c)
     bool found = false;
     for (int i = 0; i < TRIES && !found; i++, slices += max_i64(1, slices / 16))
         found = groupnorm_share_slices(s, slices, groupnorm_parts_of(s, slices, c), held_bytes(s, c), c);
-    if (!found)
-        return false;
+    if (!found || (bundles * groupnorm_slices(s->d, c, GROUPNORM_HELD) > resident &&
+                   groupnorm_slices(s->d, c, GROUPNORM_HELD) > most)) {
+        *c = before;
+        if (fit_again(s, most, c))
+            return true;
+        *c = before;
+        return fit_again(s, resident, c);
+    }
     slices = groupnorm_slices(s->d, c, GROUPNORM_HELD);
     c->loading = bundles * slices > resident ? (int)sms * 3 / 4 : 0;
     const int64_t full = min_i64(ceil_div(bundles * slices, resident) * resident / bundles, most);
@@ -346,7 +362,7 @@ static bool merges_much(const groupnorm_search *s, const groupnorm_config *c)
 /* Is there a config of CTAs, or of smaller clusters than that? */
 static bool fits_cluster(const groupnorm_search *s, int cluster, const groupnorm_config *c)
 {
-    const groupnorm_search whole = { s->d, s->device, GROUPNORM_CLUSTER, THREADS_MAX, 0, false };
+    const groupnorm_search whole = { s->d, s->device, GROUPNORM_CLUSTER, THREADS_MAX, 0, false, false };
     groupnorm_config other = *c;
     return choose_bundles(&whole, &other) && other.cluster < cluster;
 }
@@ -365,8 +381,8 @@ static bool hold_lines(const groupnorm_search *s, groupnorm_config *c)
     if (c->vec * element_bytes(s->d) < GROUPNORM_VECTOR_BYTES)
         return false;
     const int most = (int)max_i64(THREADS_KEEPING_MAX, groupnorm_threads_min(s, c));
-    const groupnorm_search any = { s->d, s->device, s->slicing, most, THREADS_KEEPING_MIN, true },
-                           many = { s->d, s->device, s->slicing, most, most, true };
+    const groupnorm_search any = { s->d, s->device, s->slicing, most, THREADS_KEEPING_MIN, true, false },
+                           many = { s->d, s->device, s->slicing, most, most, true, false };
     groupnorm_config wide = *c;
     if (!fit_held(&any, c))
         return false;
@@ -424,7 +440,7 @@ ckl_status groupnorm_choose(const char *what, const ckl_groupnorm_desc *d, const
     c->layout = (choice)d->layout;
     c->affine = d->affine;
     c->channels = (int)max_i64(1, d->c / d->groups);
-    groupnorm_search s = { d, device, slicing, THREADS_MAX, 0, false };
+    groupnorm_search s = { d, device, slicing, THREADS_MAX, 0, false, false };
     const bool chosen = slicing == GROUPNORM_CLUSTER ? choose_bundles(&s, c)
                         : slicing == GROUPNORM_SPLIT ? choose_slices(&s, c)
                                                      : choose_held(&s, c);

@@ -97,10 +97,13 @@ static void keep_vectors(const groupnorm_search *s, int64_t budget, groupnorm_co
     const int used = (held ? 64 : 48) + (groupnorm_mixes(c) ? inputs * REGISTERS_MIXED : 0) +
                      (groupnorm_held_ctas(s, c) > GROUPNORM_HELD_CTAS ? REGISTERS_OF_FOUR : 0);
     const int64_t most = min_i64((registers - used) / (WORDS * inputs), c->steps - GROUPNORM_STAGED_MIN);
-    c->kept = 0;
+    c->kept = c->again = 0;
     if (s->keeps && groupnorm_grid_of(c).slots == 1 && c->vec * element_bytes(s->d) == GROUPNORM_VECTOR_BYTES)
         while (c->kept < min_i64(most, GROUPNORM_KEPT_MAX) && groupnorm_shared_bytes(s->d, s->slicing, c) > budget)
             c->kept++;
+    const int room = s->again ? c->steps * 2 / 3 : 0;
+    while (c->again < room && groupnorm_shared_bytes(s->d, s->slicing, c) > budget)
+        c->again++;
 }
 
 /*
