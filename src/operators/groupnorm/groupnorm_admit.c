@@ -70,7 +70,7 @@ static ckl_status admit_layout(const char *what, const ckl_groupnorm_desc *d, gr
     if (d->direction == CKL_DIRECTION_FORWARD && groupnorm_mixes(c) &&
         c->channels > CHANNELS_OF_LANE_MAX * groupnorm_lanes_of_group(c))
         FAIL(CKL_UNSUPPORTED, "%s: channels=%d of a group are more than its lanes merge", what, c->channels);
-    if (c->again < 0 || (c->again && (slicing != GROUPNORM_HELD || g.slots > 1 ||
+    if (c->again < 0 || (c->again && (slicing != GROUPNORM_HELD ||
                                       groupnorm_staged_steps(c) < GROUPNORM_STAGED_MIN)))
         FAIL(CKL_INVALID, "%s: again=%d is for held slices, all but %d vectors of a thread", what, c->again,
              GROUPNORM_STAGED_MIN);

@@ -20,7 +20,7 @@ typedef struct groupnorm_search {
     groupnorm_slicing slicing;
     int threads_max, threads_min; // of a CTA
     bool keeps;                   // vectors in registers beside those in shared memory
-    bool again;                   // reads those again for which there is no room
+    int again;                    // of eight, those for which there is no room, read again
 } groupnorm_search;
 
 /* Every warp has some groups, and the columns of several groups lie side by side. */

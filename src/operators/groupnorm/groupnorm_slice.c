@@ -146,7 +146,7 @@ groupnorm_column groupnorm_column_at(const groupnorm_slice *s, const groupnorm_v
     c.exists = g->slots * g->abreast == g->columns ? yes() : lt(c.number, imm(g->columns));
     c.vectors = select(c.exists, w->vectors, imm(0));
     val before =
-        mul(convert(IR_U32, slot), imm_as(U32, (int64_t)s->cfg->steps * g->abreast * g->column_threads * vector_bytes));
+        mul(convert(IR_U32, slot), imm_as(U32, (int64_t)groupnorm_staged_steps(s->cfg) * g->abreast * g->column_threads * vector_bytes));
     c.shared = add(mul(thread(), imm_as(U32, vector_bytes)), before);
     val number = convert(I64, c.number), along = convert(I64, w->column_thread);
     if (s->cfg->ragged) {
