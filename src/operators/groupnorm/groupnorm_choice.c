@@ -307,14 +307,33 @@ static void take_lines(const groupnorm_search *s, groupnorm_config *c)
  * are more CTAs than run at once, as many as fill the last turn: 4x2384x8x384 f16 of single channels 41.4 us by 608
  * CTAs, 38.6 by 760. True: there are no others, or those of two bundles run at once.
  */
-static bool fit_again(const groupnorm_search *s, int64_t slices, int most, groupnorm_config *c)
+static bool fit_again(const groupnorm_search *s, groupnorm_config *c)
 {
+    enum { ALL = GROUPNORM_AGAIN_ALL, SOME = 5, TRIES = 4 };
+    static const struct {
+        int bundles, again, wider;
+        bool alone;
+    } ways[] = { { 2, SOME, 1, false }, { 1, SOME, 1, false }, { 1, ALL, 1, false }, { 1, ALL, 2, false }, { 1, ALL, 2, true } };
     const int64_t columns = s->d->layout == CKL_IMAGE_NHWC ? round_up(groupnorm_columns(c), 32) : 0;
-    const int threads = (int)max_i64(max_i64(THREADS_KEEPING_MIN, min_i64(columns, THREADS_MAX)), groupnorm_threads_min(s, c));
-    const groupnorm_search again = { s->d, s->device, s->slicing, threads, threads, true, most };
-    c->loading = s->device->sm_count * 3 / 4;
-    return groupnorm_share_slices(&again, slices, groupnorm_parts_of(s, slices, c), held_bytes(s, c), c) &&
-           groupnorm_slices(s->d, c, GROUPNORM_HELD) <= min_i64(slices + slices / 8, (int64_t)groupnorm_held_ctas(s, c) * s->device->sm_count);
+    const int64_t threads_min = max_i64(THREADS_KEEPING_MIN, groupnorm_threads_min(s, c));
+    const int64_t threads = max_i64(threads_min, min_i64(columns, THREADS_MAX)), sms = s->device->sm_count;
+    for (int i = 0; i < COUNT_OF(ways); i++) {
+        const int most = (int)min_i64(ways[i].wider * threads, THREADS_MAX);
+        const groupnorm_search again = { s->d, s->device, s->slicing, most, most, true, ways[i].again };
+        const int64_t resident = ways[i].alone ? sms : groupnorm_held_ctas(s, c) * sms;
+        const int64_t budget = ways[i].alone ? s->device->smem_per_cta_bytes : held_bytes(s, c);
+        int64_t slices = resident / ways[i].bundles;
+        for (int n = 0; n < TRIES; n++, slices -= slices / 16) {
+            groupnorm_config tried = *c;
+            if (groupnorm_share_slices(&again, slices, groupnorm_parts_of(s, slices, c), budget, &tried) &&
+                groupnorm_slices(s->d, &tried, GROUPNORM_HELD) <= resident) {
+                *c = tried;
+                c->loading = (int)sms * 3 / 4;
+                return true;
+            }
+        }
+    }
+    return false;
 }
 
 static bool fit_held(const groupnorm_search *s, bool last, groupnorm_config *c)
@@ -336,10 +355,7 @@ static bool fit_held(const groupnorm_search *s, bool last, groupnorm_config *c)
         *c = before;
         if (!last)
             return false;
-        if (fit_again(s, most, 5, c))
-            return true;
-        *c = before;
-        return fit_again(s, resident, 5, c);
+        return fit_again(s, c);
     }
     slices = groupnorm_slices(s->d, c, GROUPNORM_HELD);
     c->loading = bundles * slices > resident ? (int)sms * 3 / 4 : 0;
@@ -389,10 +405,8 @@ static bool hold_lines(const groupnorm_search *s, bool last, groupnorm_config *c
     const groupnorm_search any = { s->d, s->device, s->slicing, most, THREADS_KEEPING_MIN, true, 0 },
                            many = { s->d, s->device, s->slicing, most, most, true, 0 };
     groupnorm_config wide = *c;
-    if (!fit_held(&any, last, c)) {
-        *c = wide;
-        return last && fit_again(s, groupnorm_held_ctas(s, c) * s->device->sm_count, 8, c);
-    }
+    if (!fit_held(&any, last, c))
+        return false;
     if (forward && !c->loading && c->kept > 0 && fit_held(&many, false, &wide) && entries_of_lane(s, &wide) <= ENTRIES_OF_LANE)
         *c = wide;
     return true;

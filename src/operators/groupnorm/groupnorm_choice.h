@@ -10,7 +10,8 @@
 enum {
     GROUPNORM_LINE_BYTES = 128, // of memory
     GROUPNORM_THREADS_MIN = 64, // of a CTA
-    GROUPNORM_HELD_CTAS = 3     // of an SM
+    GROUPNORM_HELD_CTAS = 3,    // of an SM
+    GROUPNORM_AGAIN_ALL = 8     // of eight
 };
 
 /* What choosing is about. */
