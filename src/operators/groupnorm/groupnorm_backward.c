@@ -62,10 +62,11 @@ static void load_vector(void *kernel, groupnorm_vector *v)
 {
     backward *k = kernel;
     const groupnorm_slice *s = &k->g.s;
-    v->x = k->in_smem ? groupnorm_load_shared(s, add(k->g.slices.to[0], v->shared), v->vec)
-                      : groupnorm_load(s, s->a.x, v->global, v->vec);
-    v->dy = k->in_smem ? groupnorm_load_shared(s, add(k->g.slices.to[1], v->shared), v->vec)
-                       : groupnorm_load(s, s->a.dy, v->global, v->vec);
+    const bool in_smem = k->in_smem && !v->again;
+    v->x = in_smem ? groupnorm_load_shared(s, add(k->g.slices.to[0], v->shared), v->vec)
+                   : groupnorm_load(s, s->a.x, v->global, v->vec);
+    v->dy = in_smem ? groupnorm_load_shared(s, add(k->g.slices.to[1], v->shared), v->vec)
+                    : groupnorm_load(s, s->a.dy, v->global, v->vec);
 }
 
 /* Sums of channels */

@@ -102,7 +102,7 @@ static int64_t held_bytes(const groupnorm_search *s, const groupnorm_config *c)
  */
 static bool share_cluster(const groupnorm_search *s, int parts, int64_t budget, groupnorm_config *c)
 {
-    const groupnorm_search keeping = { s->d, s->device, s->slicing, THREADS_KEEPING_MAX, THREADS_CLUSTER_MIN, true };
+    const groupnorm_search keeping = { s->d, s->device, s->slicing, THREADS_KEEPING_MAX, THREADS_CLUSTER_MIN, true, 0 };
     groupnorm_config other = *c;
     if (!groupnorm_share_slices(s, c->cluster, parts, budget, c))
         return false;
@@ -307,8 +307,38 @@ static void take_lines(const groupnorm_search *s, groupnorm_config *c)
  * are more CTAs than run at once, as many as fill the last turn: 4x2384x8x384 f16 of single channels 41.4 us by 608
  * CTAs, 38.6 by 760. True: there are no others, or those of two bundles run at once.
  */
-static bool fit_held(const groupnorm_search *s, groupnorm_config *c)
+static bool fit_again(const groupnorm_search *s, groupnorm_config *c)
 {
+    enum { ALL = GROUPNORM_AGAIN_ALL, SOME = 5, TRIES = 4 };
+    static const struct {
+        int bundles, again, wider;
+        bool alone;
+    } ways[] = { { 2, SOME, 1, false }, { 1, SOME, 1, false }, { 1, ALL, 1, false }, { 1, ALL, 2, false }, { 1, ALL, 2, true } };
+    const int64_t columns = s->d->layout == CKL_IMAGE_NHWC ? round_up(groupnorm_columns(c), 32) : 0;
+    const int64_t threads_min = max_i64(THREADS_KEEPING_MIN, groupnorm_threads_min(s, c));
+    const int64_t threads = max_i64(threads_min, min_i64(columns, THREADS_MAX)), sms = s->device->sm_count;
+    for (int i = 0; i < COUNT_OF(ways); i++) {
+        const int most = (int)min_i64(ways[i].wider * threads, THREADS_MAX);
+        const groupnorm_search again = { s->d, s->device, s->slicing, most, most, true, ways[i].again };
+        const int64_t resident = ways[i].alone ? sms : groupnorm_held_ctas(s, c) * sms;
+        const int64_t budget = ways[i].alone ? s->device->smem_per_cta_bytes : held_bytes(s, c);
+        int64_t slices = resident / ways[i].bundles;
+        for (int n = 0; n < TRIES; n++, slices -= slices / 16) {
+            groupnorm_config tried = *c;
+            if (groupnorm_share_slices(&again, slices, groupnorm_parts_of(s, slices, c), budget, &tried) &&
+                groupnorm_slices(s->d, &tried, GROUPNORM_HELD) <= resident) {
+                *c = tried;
+                c->loading = (int)sms * 3 / 4;
+                return true;
+            }
+        }
+    }
+    return false;
+}
+
+static bool fit_held(const groupnorm_search *s, bool last, groupnorm_config *c)
+{
+    const groupnorm_config before = *c;
     enum { TRIES = 24, AT_ONCE = 2, IN_REGISTERS = 4 };
     enum { BYTES_WORTH = 40 << 10 }; // 1x512x128x56 bf16 of single channels 9.0 us by 184 CTAs, 11.2 by 360
     const bool forward = s->d->direction == CKL_DIRECTION_FORWARD, nhwc = s->d->layout == CKL_IMAGE_NHWC;
@@ -320,8 +350,13 @@ static bool fit_held(const groupnorm_search *s, groupnorm_config *c)
     bool found = false;
     for (int i = 0; i < TRIES && !found; i++, slices += max_i64(1, slices / 16))
         found = groupnorm_share_slices(s, slices, groupnorm_parts_of(s, slices, c), held_bytes(s, c), c);
-    if (!found)
-        return false;
+    if (!found || (bundles * groupnorm_slices(s->d, c, GROUPNORM_HELD) > resident &&
+                   groupnorm_slices(s->d, c, GROUPNORM_HELD) > most)) {
+        *c = before;
+        if (!last)
+            return false;
+        return fit_again(s, c);
+    }
     slices = groupnorm_slices(s->d, c, GROUPNORM_HELD);
     c->loading = bundles * slices > resident ? (int)sms * 3 / 4 : 0;
     const int64_t full = min_i64(ceil_div(bundles * slices, resident) * resident / bundles, most);
@@ -346,7 +381,7 @@ static bool merges_much(const groupnorm_search *s, const groupnorm_config *c)
 /* Is there a config of CTAs, or of smaller clusters than that? */
 static bool fits_cluster(const groupnorm_search *s, int cluster, const groupnorm_config *c)
 {
-    const groupnorm_search whole = { s->d, s->device, GROUPNORM_CLUSTER, THREADS_MAX, 0, false };
+    const groupnorm_search whole = { s->d, s->device, GROUPNORM_CLUSTER, THREADS_MAX, 0, false, 0 };
     groupnorm_config other = *c;
     return choose_bundles(&whole, &other) && other.cluster < cluster;
 }
@@ -356,21 +391,23 @@ static bool fits_cluster(const groupnorm_search *s, int cluster, const groupnorm
  * overlaps what few threads do, so there are more, unless entries would be merged early: 16x320x64x64 f16 34.8 us by
  * 128, 30.6 by 256.
  */
-static bool hold_lines(const groupnorm_search *s, groupnorm_config *c)
+static bool hold_lines(const groupnorm_search *s, bool last, groupnorm_config *c)
 {
     const bool forward = s->d->direction == CKL_DIRECTION_FORWARD;
-    const bool folded = (forward || s->d->groups == 1) && fold_pixels(s, c); // sums of several groups take much room
+    // sums of several groups take much room
+    const bool folded = (forward || s->d->groups == 1 || last) && fold_pixels(s, c);
     if (!folded)
         take_lines(s, c);
-    if (c->vec * element_bytes(s->d) < GROUPNORM_VECTOR_BYTES)
+    if (c->vec * element_bytes(s->d) < GROUPNORM_VECTOR_BYTES && !last)
         return false;
-    const int most = (int)max_i64(THREADS_KEEPING_MAX, groupnorm_threads_min(s, c));
-    const groupnorm_search any = { s->d, s->device, s->slicing, most, THREADS_KEEPING_MIN, true },
-                           many = { s->d, s->device, s->slicing, most, most, true };
+    const int64_t columns = s->d->layout == CKL_IMAGE_NHWC ? min_i64(round_up(groupnorm_columns(c), 32), THREADS_MAX) : 0;
+    const int most = (int)max_i64(max_i64(THREADS_KEEPING_MAX, last ? columns : 0), groupnorm_threads_min(s, c));
+    const groupnorm_search any = { s->d, s->device, s->slicing, most, THREADS_KEEPING_MIN, true, 0 },
+                           many = { s->d, s->device, s->slicing, most, most, true, 0 };
     groupnorm_config wide = *c;
-    if (!fit_held(&any, c))
+    if (!fit_held(&any, last, c))
         return false;
-    if (forward && !c->loading && c->kept > 0 && fit_held(&many, &wide) && entries_of_lane(s, &wide) <= ENTRIES_OF_LANE)
+    if (forward && !c->loading && c->kept > 0 && fit_held(&many, false, &wide) && entries_of_lane(s, &wide) <= ENTRIES_OF_LANE)
         *c = wide;
     return true;
 }
@@ -388,16 +425,18 @@ static bool choose_held(const groupnorm_search *s, groupnorm_config *c)
     const bool nhwc = d->layout == CKL_IMAGE_NHWC, forward = d->direction == CKL_DIRECTION_FORWARD;
     const int64_t bytes = (forward ? 1 : 2) * d->n * d->c * d->h * d->w * element_bytes(d);
     const int cluster_large = nhwc ? 2 : forward ? CLUSTER_LARGE_PLANES : CLUSTER_MAX;
-    const int cluster = bytes >= BYTES_LARGE ? cluster_large : CLUSTER_MAX;
-    if (!s->device->has_tma || bytes < (nhwc && forward ? BYTES_MIN_LINES : BYTES_MIN) || fits_cluster(s, cluster, c))
+    const bool large = s->device->has_tma && bytes >= (nhwc && forward ? BYTES_MIN_LINES : BYTES_MIN);
+    const int cluster = !large ? 2 * CLUSTER_MAX : bytes >= BYTES_LARGE ? cluster_large : CLUSTER_MAX;
+    if (fits_cluster(s, cluster, c))
         return false;
-    if (!hold_lines(s, c))
+    const bool last = !fits_cluster(s, 2 * CLUSTER_MAX, c);
+    if (!hold_lines(s, last, c))
         return false;
     // what is beside a line is the next bundle's, which comes a strip later
     c->alone = nhwc && c->bundle < d->groups && c->vec * dtype_bytes(c->dtype) == GROUPNORM_VECTOR_BYTES;
     if (entries_of_lane(s, c) > ENTRIES_OF_LANE || merges_much(s, c))
         c->early = early_slices(s, c);
-    return !merges_much(s, c);
+    return last || !merges_much(s, c);
 }
 
 /*
@@ -424,7 +463,7 @@ ckl_status groupnorm_choose(const char *what, const ckl_groupnorm_desc *d, const
     c->layout = (choice)d->layout;
     c->affine = d->affine;
     c->channels = (int)max_i64(1, d->c / d->groups);
-    groupnorm_search s = { d, device, slicing, THREADS_MAX, 0, false };
+    groupnorm_search s = { d, device, slicing, THREADS_MAX, 0, false, 0 };
     const bool chosen = slicing == GROUPNORM_CLUSTER ? choose_bundles(&s, c)
                         : slicing == GROUPNORM_SPLIT ? choose_slices(&s, c)
                                                      : choose_held(&s, c);

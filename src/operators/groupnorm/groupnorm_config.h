@@ -38,6 +38,8 @@
     X(owner, int, vec, "1", "1 2 4 8", "elements of one memory access, at most 16 bytes")                      \
     X(owner, int, steps, "4", "", "vectors of a column for which each of its threads has room")                \
     X(owner, int, kept, "0", "0 2 4 6", "of slices read once: those that stay in registers, the last")         \
+    X(owner, int, again, "0", "0 4 8", "held: those before them that are read again")                          \
+    X(owner, int, hints, "0", "0 1 2 3", "trial")                                                              \
     X(owner, int, ctas_per_sm, "0", "0 1 2 3 4 6 8", "CTAs for which an SM has registers; 0: no matter")       \
     X(owner, int, loading, "0", "0 132 264", "held: CTAs that load at once; 0: all")                           \
     X(owner, bool, alone, "0", "0 1", "held: loads fill L2 with no more than they read")                       \
@@ -177,12 +179,18 @@ enum { GROUPNORM_VECTOR_BYTES = 16, GROUPNORM_COPIED_BYTES = 4 }; // of an acces
 // vectors of a thread in registers at most, and in shared memory at least: pivots are of the first three pixels
 enum { GROUPNORM_KEPT_MAX = 24, GROUPNORM_STAGED_MIN = 3 };
 
+/* Vectors of a thread's column for which shared memory has room. */
+static inline int groupnorm_staged_steps(const groupnorm_config *c)
+{
+    return c->steps - c->again - c->kept;
+}
+
 /* Steps of the first half of a slice that is added up while the other comes: whole rounds of a loop. 0: none. */
 static inline int groupnorm_first_steps(const groupnorm_config *c)
 {
     enum { AT_ONCE = 4 };
     const bool comes = c->vec * dtype_bytes(c->dtype) >= GROUPNORM_COPIED_BYTES && !c->ragged;
-    return comes && groupnorm_grid_of(c).slots == 1 ? (c->steps - c->kept) / 2 / AT_ONCE * AT_ONCE : 0;
+    return comes && groupnorm_grid_of(c).slots == 1 ? groupnorm_staged_steps(c) / 2 / AT_ONCE * AT_ONCE : 0;
 }
 
 /* Of each channel of a slice, backward: rows of sums, of threads or of lines and pixels of a fold. */
@@ -257,7 +265,7 @@ static inline int64_t groupnorm_early_entries(const groupnorm_config *c, int64_t
 static inline int64_t groupnorm_vector_elements(const groupnorm_config *c)
 {
     groupnorm_grid g = groupnorm_grid_of(c);
-    return (int64_t)g.slots * (c->steps - c->kept) * g.abreast * g.column_threads * c->vec;
+    return (int64_t)g.slots * groupnorm_staged_steps(c) * g.abreast * g.column_threads * c->vec;
 }
 
 static inline int groupnorm_ends_max(const groupnorm_config *c)

@@ -146,7 +146,7 @@ groupnorm_column groupnorm_column_at(const groupnorm_slice *s, const groupnorm_v
     c.exists = g->slots * g->abreast == g->columns ? yes() : lt(c.number, imm(g->columns));
     c.vectors = select(c.exists, w->vectors, imm(0));
     val before =
-        mul(convert(IR_U32, slot), imm_as(U32, (int64_t)s->cfg->steps * g->abreast * g->column_threads * vector_bytes));
+        mul(convert(IR_U32, slot), imm_as(U32, (int64_t)groupnorm_staged_steps(s->cfg) * g->abreast * g->column_threads * vector_bytes));
     c.shared = add(mul(thread(), imm_as(U32, vector_bytes)), before);
     val number = convert(I64, c.number), along = convert(I64, w->column_thread);
     if (s->cfg->ragged) {
@@ -215,7 +215,7 @@ typedef struct cursor {
 
 /* Vectors up to `end`. */
 static void over_some(const groupnorm_slice *s, const groupnorm_view *w, cursor *at, val end,
-                      groupnorm_vector_pass *load, groupnorm_vector_pass *use, void *kernel)
+                      bool again, groupnorm_vector_pass *load, groupnorm_vector_pass *use, void *kernel)
 {
     const groupnorm_grid *g = &w->grid;
     const int64_t shared_stride = (int64_t)g->abreast * g->column_threads * g->vec * element_bytes(s);
@@ -224,6 +224,7 @@ static void over_some(const groupnorm_slice *s, const groupnorm_view *w, cursor 
             groupnorm_vector v[UNROLLED];
             for (int u = 0; u < at_once; u++) {
                 v[u].vec = g->vec;
+                v[u].again = again;
                 v[u].shared = add(at->shared, imm_as(U32, u * shared_stride));
                 v[u].global = u == 0 ? add(at->global, imm64(0)) : add(v[u - 1].global, at->stride);
                 if (load)
@@ -244,16 +245,18 @@ void groupnorm_over_vectors(const groupnorm_slice *s, const groupnorm_view *w, c
     at.done = variable(I32, imm(0));
     at.shared = variable(U32, c->shared);
     at.global = variable(I64, c->global);
-    const int kept = s->cfg->kept, staged = s->cfg->steps - kept; // vectors of the thread
+    const int kept = s->cfg->kept, again = s->cfg->again, staged = groupnorm_staged_steps(s->cfg);
     if (w->between) {
-        over_some(s, w, &at, min(w->first, c->vectors), load, use, kernel);
+        over_some(s, w, &at, min(w->first, c->vectors), false, load, use, kernel);
         w->between(kernel);
     }
-    over_some(s, w, &at, kept > 0 ? min(c->vectors, imm(staged)) : c->vectors, load, use, kernel);
+    over_some(s, w, &at, kept + again > 0 ? min(c->vectors, imm(staged)) : c->vectors, false, load, use, kernel);
+    if (load && again > 0)
+        over_some(s, w, &at, min(c->vectors, imm(staged + again)), true, load, use, kernel);
     for (int i = 0; load && i < kept; i++) {
         groupnorm_vector v = w->kept[i];
         v.global = add(at.global, mul(at.stride, imm64(i)));
-        IF(lt(imm(staged + i), c->vectors))
+        IF(lt(imm(staged + again + i), c->vectors))
             use(kernel, &v);
     }
     over_ends(s, w, c, load, use, kernel);
@@ -275,7 +278,7 @@ static int align_of(const groupnorm_slice *s, int vec)
 
 packed groupnorm_load(const groupnorm_slice *s, val pointer, val element, int vec)
 {
-    return load_packed(groupnorm_global(s, pointer, element, vec), align_of(s, vec));
+    return load_packed(with_cache(groupnorm_global(s, pointer, element, vec), s->reads), align_of(s, vec));
 }
 
 packed groupnorm_load_shared(const groupnorm_slice *s, val address, int vec)
@@ -379,7 +382,7 @@ void groupnorm_stage(const groupnorm_slice *s, groupnorm_view *w, const groupnor
 
 void groupnorm_store(const groupnorm_slice *s, const groupnorm_vector *v, tensor rY)
 {
-    copy(rY, groupnorm_global(s, s->a.y, v->global, v->vec), align_of(s, v->vec));
+    copy(rY, with_cache(groupnorm_global(s, s->a.y, v->global, v->vec), s->writes), align_of(s, v->vec));
 }
 
 void groupnorm_staged(int halves_pending)
