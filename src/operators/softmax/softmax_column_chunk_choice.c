@@ -98,10 +98,14 @@ plan_cost softmax_cost_column_long(const void *desc, const ckl_device_info *devi
     return softmax_columns_cost(&folded, device, c, work, softmax_again(desc, device));
 }
 
-/* Lanes that take a line of memory. */
-static int line_lanes(const ckl_softmax_desc *d)
+/* Lanes that take so many lines of memory, or all columns. */
+static int lanes_of(const ckl_softmax_desc *d, int lines)
 {
-    return LINE_BYTES / (softmax_vec_of(d) * dtype_bytes(d->dtype));
+    const int vec = softmax_vec_of(d);
+    int lanes = (int)min_i64(WARP, lines * LINE_BYTES / (vec * dtype_bytes(d->dtype)));
+    while (lanes > 1 && (int64_t)lanes * vec / 2 >= d->inner)
+        lanes /= 2;
+    return lanes;
 }
 
 /* Lines of a thread in a tile of a chunk. */
@@ -165,7 +169,7 @@ static bool fits_whole(const ckl_softmax_desc *d, int lanes, softmax_column_conf
         return split_held(d, HELD_CTAS, RAGGED_LANES, row_vec_full(d->dtype), 0, c) == 1;
     return split_held(d, HELD_CTAS, lanes, vec, 1, c) == 1 ||
            (!is_forward(d) && split_held(d, FEWER_CTAS, lanes, vec, KEPT_FEW, c) == 1) ||
-           (is_half_forward(d) && split_held(d, HELD_CTAS, lanes / 2, vec, 1, c) == 1);
+           (is_half_forward(d) && lanes > 1 && split_held(d, HELD_CTAS, lanes / 2, vec, 1, c) == 1);
 }
 
 /*
@@ -224,10 +228,11 @@ ckl_status softmax_choose_column_held(const void *desc, const ckl_device_info *d
              "%s: chosen on Hopper, where it was measured: large tensors, long columns, lines of whole vectors", what);
     c->form = softmax_form_of(d);
     const int64_t turn = HELD_CTAS * (int64_t)device->sm_count, least = is_forward(d) ? turn : device->sm_count;
-    const int lanes = is_ragged(d) ? ragged_lanes(d, chunk_vec(d)) : line_lanes(d);
+    const int lanes = is_ragged(d) ? ragged_lanes(d, chunk_vec(d)) : lanes_of(d, 1);
     const int at_once = is_half_forward(d) ? device->sm_count * 3 / 4 : device->sm_count;
-    const int wide = begins_in_sectors(d) && !is_ragged(d) ? 2 * lanes : lanes;
-    c->loading = fits_whole(d, wide, c) || fits_whole(d, lanes, c) ? 0 : at_once;
+    const int wide = is_ragged(d) ? lanes : lanes_of(d, 2);
+    const bool whole = (begins_in_sectors(d) && fits_whole(d, wide, c)) || fits_whole(d, lanes, c);
+    c->loading = whole ? 0 : at_once;
     if (!c->loading)
         return CKL_OK;
     if (is_ragged(d) && is_half_forward(d) && d->n >= RAGGED_LINES_MAX && fold_of(d) > 1)
@@ -238,17 +243,8 @@ ckl_status softmax_choose_column_held(const void *desc, const ckl_device_info *d
         FAIL(CKL_UNSUPPORTED, "%s: %" PRId64 " chunks of columns of n=%" PRId64 " are faster read twice", what, chunks,
              d->n);
     if (wants_wide_lines(d, c))
-        choose_held(d, device, 2 * lanes, c);
+        choose_held(d, device, wide, c);
     return CKL_OK;
-}
-
-/* Lines of 256 bytes, or of all columns. */
-static int long_lanes(const ckl_softmax_desc *d)
-{
-    int64_t lanes = min_i64(WARP, 2 * line_lanes(d));
-    while (lanes > 1 && lanes * softmax_vec_of(d) / 2 >= d->inner)
-        lanes /= 2;
-    return (int)lanes;
 }
 
 /* Chunks are two whole turns of all CTAs, if columns have lines enough. */
@@ -267,7 +263,7 @@ ckl_status softmax_choose_column_long(const void *desc, const ckl_device_info *d
     c->form.ctas_per_sm = HELD_CTAS;
     *s = (column_split){ .threads = THREADS_HELD, .cluster = 1, .ragged = is_ragged(d) };
     s->vec = s->ragged ? row_vec_full(d->dtype) : softmax_vec_of(d);
-    s->lanes = s->ragged ? ragged_lanes(d, s->vec) : long_lanes(d);
+    s->lanes = s->ragged ? ragged_lanes(d, s->vec) : lanes_of(d, 2);
     s->steps = held_steps(d, c);
     const int64_t chunks = max_i64(1, TURNS * turn / max_i64(1, softmax_strip_ctas(d, c)));
     c->tiles = (int)max_i64(1, ceil_div(d->n, chunks * column_split_lines(s)));

@@ -215,6 +215,9 @@ static const char *const cases[] = {
     "# and of vectors of theirs",
     "shape=3x300x136 axis=1 misalign=1 impl=column_held config='threads=64 lanes=8 vec=4 steps=4 tiles=1 kept=1' # by "
     "single elements, of all tiles",
+    "shape=5x300x8 axis=1 dtype=bf16 direction=backward impl=column_held config='dtype=bf16 direction=backward "
+    "threads=64 lanes=1 vec=8 steps=2 tiles=1 kept=2 loading=0'", // all columns are one lane's
+    "shape=5x300x4 axis=1 fill=hard impl=column_held config='threads=32 lanes=1 vec=4 steps=2 tiles=1'",
     "shape=1000x248 axis=0 dtype=bf16 direction=backward impl=column_long config='dtype=bf16 direction=backward "
     "threads=64 lanes=32 vec=8 steps=2 tiles=9'    # read twice: more tiles than are on their way",
     "shape=3x900x77 axis=1 dtype=f16 fill=hard impl=column_long config='dtype=f16 threads=128 lanes=16 vec=4 steps=4 "
