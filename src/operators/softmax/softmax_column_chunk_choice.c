@@ -90,6 +90,11 @@ plan_cost softmax_cost_column_held(const void *desc, const ckl_device_info *devi
     return softmax_columns_cost(desc, device, c, work, 0);
 }
 
+plan_cost softmax_cost_column_cached(const void *desc, const ckl_device_info *device, const void *config)
+{
+    return softmax_cost_column_long(desc, device, config);
+}
+
 plan_cost softmax_cost_column_long(const void *desc, const ckl_device_info *device, const void *config)
 {
     const softmax_column_config *c = config;
@@ -270,6 +275,25 @@ ckl_status softmax_choose_column_long(const void *desc, const ckl_device_info *d
     return CKL_OK;
 }
 
+/* Lines of 256 bytes, of which a strip fits L2. Chunks are what a CTA has on its way. */
+ckl_status softmax_choose_column_cached(const void *desc, const ckl_device_info *device, void *config)
+{
+    const ckl_softmax_desc *d = desc;
+    softmax_column_config *c = config;
+    column_split *s = &c->split;
+    TRY(softmax_check_length("softmax column_cached", desc));
+    TRY(softmax_check_other_axis("softmax column_cached", d));
+    c->form = softmax_form_of(d);
+    c->form.ctas_per_sm = HELD_CTAS;
+    c->ahead = HELD_CTAS * device->sm_count / 2;
+    *s = (column_split){ .threads = THREADS_HELD, .cluster = 1, .ragged = is_ragged(d) };
+    s->vec = s->ragged ? row_vec_full(d->dtype) : softmax_vec_of(d);
+    s->lanes = s->ragged ? WARP / 2 : lanes_of(d, 2);
+    s->steps = held_steps(d, c);
+    c->tiles = SOFTMAX_LONG_STAGES;
+    return CKL_OK;
+}
+
 /* slots: tiles in shared memory. */
 static ckl_status admit_chunks(const char *what, const ckl_softmax_desc *d, const ckl_device_info *device,
                                const softmax_column_config *c, int tiles_max, int slots)
@@ -302,6 +326,18 @@ ckl_status softmax_admit_column_held(const void *desc, const ckl_device_info *de
     if (c->split.vec * dtype_bytes(d->dtype) < SOFTMAX_COPY_BYTES_MIN)
         FAIL(CKL_UNSUPPORTED, "%s: vec=%d is less than %d bytes", what, c->split.vec, SOFTMAX_COPY_BYTES_MIN);
     return CKL_OK;
+}
+
+ckl_status softmax_admit_column_cached(const void *desc, const ckl_device_info *device, const void *config)
+{
+    static const char what[] = "softmax column_cached";
+    const ckl_softmax_desc *d = desc;
+    const softmax_column_config *c = config;
+    if (c->ahead < 0 || c->ahead > FLOW_MAX)
+        FAIL(CKL_INVALID, "%s: ahead=%d is not in 0..%d", what, c->ahead, FLOW_MAX);
+    if (c->split.vec * dtype_bytes(d->dtype) < SOFTMAX_COPY_BYTES_MIN)
+        FAIL(CKL_UNSUPPORTED, "%s: vec=%d is less than %d bytes", what, c->split.vec, SOFTMAX_COPY_BYTES_MIN);
+    return admit_chunks(what, d, device, c, FLOW_MAX, SOFTMAX_LONG_STAGES);
 }
 
 ckl_status softmax_admit_column_long(const void *desc, const ckl_device_info *device, const void *config)
