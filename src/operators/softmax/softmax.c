@@ -281,6 +281,7 @@ static const field column_held_fields[] = { SOFTMAX_FORM(FIELD_NESTED, (softmax_
 static const field column_cached_fields[] = { SOFTMAX_FORM(FIELD_NESTED, (softmax_column_config, form))  //
                                               COLUMN_SPLIT(FIELD_NESTED, (softmax_column_config, split)) //
                                               SOFTMAX_COLUMN_CHUNK(FIELD_ROW, softmax_column_config)     //
+                                              SOFTMAX_COLUMN_LONG(FIELD_ROW, softmax_column_config)      //
                                               SOFTMAX_COLUMN_CACHED(FIELD_ROW, softmax_column_config) };
 
 #define IMPLEMENTATION(symbol, about, family, fields, count, ...)                                              \

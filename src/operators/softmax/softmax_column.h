@@ -184,9 +184,12 @@ void strip_states_store(strip_states *s, const column_place *place, column_state
 /* The states of the whole strip, after those of all its chunks are stored. */
 column_states strip_states_merge(strip_states *s, const column_place *place);
 
-/* Where the states of a strip's chunks are merged by one CTA for all: it leaves the totals, which others load. */
+/*
+ * Where the states of a strip's chunks are merged by one CTA for all: it leaves the totals, which others load. fold:
+ * 1, or all columns of a thread, which are one.
+ */
 void strip_states_store_total(strip_states *s);
-column_states strip_states_load_total(const strip_states *s, const column_place *place);
+column_states strip_states_load_total(const strip_states *s, const column_place *place, int fold);
 
 /*
  * Where lines are read twice: a kernel merges the states of all chunks, and of the `fold` columns that stand for one;

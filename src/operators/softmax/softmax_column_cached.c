@@ -97,7 +97,7 @@ void softmax_column_cached(const void *config, int kernel)
     column_states found;
     IF(w.writes) {
         wait_for_totals(&s);
-        found = strip_states_load_total(&s, &c.place);
+        found = strip_states_load_total(&s, &c.place, cfg->fold);
         over_staged_tiles(&c, slots, write_visit(&c), &found);
     }
     ELSE {

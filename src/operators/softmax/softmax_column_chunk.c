@@ -193,17 +193,20 @@ void strip_states_store_total(strip_states *s)
     column_reduce_each(&s->merging, NULL, softmax_reduction(c->form), s->scratch, states, store_states, &total);
 }
 
-column_states strip_states_load_total(const strip_states *s, const column_place *place)
+column_states strip_states_load_total(const strip_states *s, const column_place *place, int fold)
 {
     const columns *c = s->c;
     const int count = softmax_state_values(c->form);
     column_states found;
+    begin_states(c, c->split.vec, found.of);
     for (int e = 0; e < c->split.vec; e++) {
         const val address = states_at(c, s->strip, imm_as(U32, 0), column_number(&c->split, place, e));
         const tensor gT = gmem_tensor(address, F32, compact(leaf(count))); // (COUNT)
-        for (int v = 0; v < count; v++)
-            found.of[e * count + v] = at(gT, v);
+        const val other[] = { at(gT, 0), at(gT, count - 1) };
+        softmax_reduction(c->form)->combine(found.of + (fold > 1 ? 0 : e * count), other, NULL);
     }
+    for (int i = count; fold > 1 && i < c->split.vec * count; i++)
+        found.of[i] = found.of[i % count];
     find_factors(c, &found);
     return found;
 }

@@ -278,13 +278,15 @@ ckl_status softmax_choose_column_long(const void *desc, const ckl_device_info *d
 /* Lines of 256 bytes, of which a strip fits L2. Chunks are what a CTA has on its way. */
 ckl_status softmax_choose_column_cached(const void *desc, const ckl_device_info *device, void *config)
 {
-    const ckl_softmax_desc *d = desc;
+    const int fold = ((const ckl_softmax_desc *)desc)->inner == 1 ? fold_of(desc) : 1;
+    const ckl_softmax_desc folded = softmax_folded(desc, fold), *d = &folded;
     softmax_column_config *c = config;
     column_split *s = &c->split;
     TRY(softmax_check_length("softmax column_cached", desc));
     TRY(softmax_check_other_axis("softmax column_cached", d));
     c->form = softmax_form_of(d);
     c->form.ctas_per_sm = HELD_CTAS;
+    c->fold = fold;
     c->ahead = HELD_CTAS * device->sm_count / 2;
     *s = (column_split){ .threads = THREADS_HELD, .cluster = 1, .ragged = is_ragged(d) };
     s->vec = s->ragged ? row_vec_full(d->dtype) : softmax_vec_of(d);
@@ -328,6 +330,25 @@ ckl_status softmax_admit_column_held(const void *desc, const ckl_device_info *de
     return CKL_OK;
 }
 
+/* Of columns of which several may be taken as one. */
+static ckl_status admit_folded(const char *what, const ckl_softmax_desc *d, const ckl_device_info *device,
+                               const softmax_column_config *c)
+{
+    if (c->fold < 1 || d->n % c->fold || (c->fold > 1 && !is_dense(d)))
+        FAIL(CKL_INVALID, "%s: fold=%d is less than 1, or n=%" PRId64 " lines do not follow each other by as many",
+             what, c->fold, d->n);
+    const ckl_softmax_desc folded = softmax_folded(d, c->fold);
+    if (folded.inner > INT32_MAX)
+        FAIL(CKL_UNSUPPORTED, "%s: %d lines of inner=%" PRId64 " are more than %d columns", what, c->fold, d->inner,
+             INT32_MAX);
+    return admit_chunks(what, &folded, device, c, FLOW_MAX, SOFTMAX_LONG_STAGES);
+}
+
+ckl_status softmax_admit_column_long(const void *desc, const ckl_device_info *device, const void *config)
+{
+    return admit_folded("softmax column_long", desc, device, config);
+}
+
 ckl_status softmax_admit_column_cached(const void *desc, const ckl_device_info *device, const void *config)
 {
     static const char what[] = "softmax column_cached";
@@ -337,20 +358,7 @@ ckl_status softmax_admit_column_cached(const void *desc, const ckl_device_info *
         FAIL(CKL_INVALID, "%s: ahead=%d is not in 0..%d", what, c->ahead, FLOW_MAX);
     if (c->split.vec * dtype_bytes(d->dtype) < SOFTMAX_COPY_BYTES_MIN)
         FAIL(CKL_UNSUPPORTED, "%s: vec=%d is less than %d bytes", what, c->split.vec, SOFTMAX_COPY_BYTES_MIN);
-    return admit_chunks(what, d, device, c, FLOW_MAX, SOFTMAX_LONG_STAGES);
-}
-
-ckl_status softmax_admit_column_long(const void *desc, const ckl_device_info *device, const void *config)
-{
-    static const char what[] = "softmax column_long";
-    const ckl_softmax_desc *d = desc;
-    const softmax_column_config *c = config;
-    if (c->fold < 1 || d->n % c->fold || (c->fold > 1 && !is_dense(d)))
-        FAIL(CKL_INVALID, "%s: fold=%d is less than 1, or n=%" PRId64 " lines do not follow each other by as many",
-             what, c->fold, d->n);
-    const ckl_softmax_desc folded = softmax_folded(d, c->fold);
-    if (folded.inner > INT32_MAX)
-        FAIL(CKL_UNSUPPORTED, "%s: %d lines of inner=%" PRId64 " are more than %d columns", what, c->fold, d->inner,
-             INT32_MAX);
-    return admit_chunks(what, &folded, device, c, FLOW_MAX, SOFTMAX_LONG_STAGES);
+    if (c->fold > 1 && (d->inner > 1 || c->split.lanes > 1 || c->split.vec != c->fold))
+        FAIL(CKL_UNSUPPORTED, "%s: fold=%d is for rows, by one lane and vec=%d", what, c->fold, c->split.vec);
+    return admit_folded(what, d, device, c);
 }

@@ -225,6 +225,9 @@ static const char *const cases[] = {
     "steps=2 tiles=2 ragged=1 ahead=3'",
     "shape=2x300x77 axis=1 dtype=f16 impl=column_cached config='dtype=f16 threads=128 lanes=16 vec=8 steps=2 tiles=1 "
     "ragged=1 ahead=1000'", // all sums first
+    "shape=130x1320 fill=hard impl=column_cached config='threads=64 lanes=1 vec=4 steps=2 tiles=2 fold=4 ahead=3'",
+    "shape=3x6000 dtype=bf16 direction=backward impl=column_cached config='dtype=bf16 direction=backward threads=64 "
+    "lanes=1 vec=8 steps=1 tiles=2 fold=8'",
     "shape=300x136 axis=0 dtype=bf16 misalign=1 direction=backward impl=column_cached config='dtype=bf16 "
     "direction=backward threads=64 lanes=8 vec=8 steps=2 tiles=2'", // by the kernels of single elements
     "shape=1000x248 axis=0 dtype=bf16 direction=backward impl=column_long config='dtype=bf16 direction=backward "
