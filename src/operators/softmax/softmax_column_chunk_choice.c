@@ -90,6 +90,11 @@ plan_cost softmax_cost_column_held(const void *desc, const ckl_device_info *devi
     return softmax_columns_cost(desc, device, c, work, 0);
 }
 
+plan_cost softmax_cost_column_cached(const void *desc, const ckl_device_info *device, const void *config)
+{
+    return softmax_cost_column_long(desc, device, config);
+}
+
 plan_cost softmax_cost_column_long(const void *desc, const ckl_device_info *device, const void *config)
 {
     const softmax_column_config *c = config;
@@ -98,10 +103,14 @@ plan_cost softmax_cost_column_long(const void *desc, const ckl_device_info *devi
     return softmax_columns_cost(&folded, device, c, work, softmax_again(desc, device));
 }
 
-/* Lanes that take a line of memory. */
-static int line_lanes(const ckl_softmax_desc *d)
+/* Lanes that take so many lines of memory, or all columns. */
+static int lanes_of(const ckl_softmax_desc *d, int lines)
 {
-    return LINE_BYTES / (softmax_vec_of(d) * dtype_bytes(d->dtype));
+    const int vec = softmax_vec_of(d);
+    int lanes = (int)min_i64(WARP, lines * LINE_BYTES / (vec * dtype_bytes(d->dtype)));
+    while (lanes > 1 && (int64_t)lanes * vec / 2 >= d->inner)
+        lanes /= 2;
+    return lanes;
 }
 
 /* Lines of a thread in a tile of a chunk. */
@@ -165,7 +174,7 @@ static bool fits_whole(const ckl_softmax_desc *d, int lanes, softmax_column_conf
         return split_held(d, HELD_CTAS, RAGGED_LANES, row_vec_full(d->dtype), 0, c) == 1;
     return split_held(d, HELD_CTAS, lanes, vec, 1, c) == 1 ||
            (!is_forward(d) && split_held(d, FEWER_CTAS, lanes, vec, KEPT_FEW, c) == 1) ||
-           (is_half_forward(d) && split_held(d, HELD_CTAS, lanes / 2, vec, 1, c) == 1);
+           (is_half_forward(d) && lanes > 1 && split_held(d, HELD_CTAS, lanes / 2, vec, 1, c) == 1);
 }
 
 /*
@@ -224,10 +233,11 @@ ckl_status softmax_choose_column_held(const void *desc, const ckl_device_info *d
              "%s: chosen on Hopper, where it was measured: large tensors, long columns, lines of whole vectors", what);
     c->form = softmax_form_of(d);
     const int64_t turn = HELD_CTAS * (int64_t)device->sm_count, least = is_forward(d) ? turn : device->sm_count;
-    const int lanes = is_ragged(d) ? ragged_lanes(d, chunk_vec(d)) : line_lanes(d);
+    const int lanes = is_ragged(d) ? ragged_lanes(d, chunk_vec(d)) : lanes_of(d, 1);
     const int at_once = is_half_forward(d) ? device->sm_count * 3 / 4 : device->sm_count;
-    const int wide = begins_in_sectors(d) && !is_ragged(d) ? 2 * lanes : lanes;
-    c->loading = fits_whole(d, wide, c) || fits_whole(d, lanes, c) ? 0 : at_once;
+    const int wide = is_ragged(d) ? lanes : lanes_of(d, 2);
+    const bool whole = (begins_in_sectors(d) && fits_whole(d, wide, c)) || fits_whole(d, lanes, c);
+    c->loading = whole ? 0 : at_once;
     if (!c->loading)
         return CKL_OK;
     if (is_ragged(d) && is_half_forward(d) && d->n >= RAGGED_LINES_MAX && fold_of(d) > 1)
@@ -238,17 +248,8 @@ ckl_status softmax_choose_column_held(const void *desc, const ckl_device_info *d
         FAIL(CKL_UNSUPPORTED, "%s: %" PRId64 " chunks of columns of n=%" PRId64 " are faster read twice", what, chunks,
              d->n);
     if (wants_wide_lines(d, c))
-        choose_held(d, device, 2 * lanes, c);
+        choose_held(d, device, wide, c);
     return CKL_OK;
-}
-
-/* Lines of 256 bytes, or of all columns. */
-static int long_lanes(const ckl_softmax_desc *d)
-{
-    int64_t lanes = min_i64(WARP, 2 * line_lanes(d));
-    while (lanes > 1 && lanes * softmax_vec_of(d) / 2 >= d->inner)
-        lanes /= 2;
-    return (int)lanes;
 }
 
 /* Chunks are two whole turns of all CTAs, if columns have lines enough. */
@@ -267,10 +268,31 @@ ckl_status softmax_choose_column_long(const void *desc, const ckl_device_info *d
     c->form.ctas_per_sm = HELD_CTAS;
     *s = (column_split){ .threads = THREADS_HELD, .cluster = 1, .ragged = is_ragged(d) };
     s->vec = s->ragged ? row_vec_full(d->dtype) : softmax_vec_of(d);
-    s->lanes = s->ragged ? ragged_lanes(d, s->vec) : long_lanes(d);
+    s->lanes = s->ragged ? ragged_lanes(d, s->vec) : lanes_of(d, 2);
     s->steps = held_steps(d, c);
     const int64_t chunks = max_i64(1, TURNS * turn / max_i64(1, softmax_strip_ctas(d, c)));
     c->tiles = (int)max_i64(1, ceil_div(d->n, chunks * column_split_lines(s)));
+    return CKL_OK;
+}
+
+/* Lines of 256 bytes, of which a strip fits L2. Chunks are what a CTA has on its way. */
+ckl_status softmax_choose_column_cached(const void *desc, const ckl_device_info *device, void *config)
+{
+    const int fold = ((const ckl_softmax_desc *)desc)->inner == 1 ? fold_of(desc) : 1;
+    const ckl_softmax_desc folded = softmax_folded(desc, fold), *d = &folded;
+    softmax_column_config *c = config;
+    column_split *s = &c->split;
+    TRY(softmax_check_length("softmax column_cached", desc));
+    TRY(softmax_check_other_axis("softmax column_cached", d));
+    c->form = softmax_form_of(d);
+    c->form.ctas_per_sm = HELD_CTAS;
+    c->fold = fold;
+    c->ahead = HELD_CTAS * device->sm_count / 2;
+    *s = (column_split){ .threads = THREADS_HELD, .cluster = 1, .ragged = is_ragged(d) };
+    s->vec = s->ragged ? row_vec_full(d->dtype) : softmax_vec_of(d);
+    s->lanes = s->ragged ? WARP / 2 : lanes_of(d, 2);
+    s->steps = held_steps(d, c);
+    c->tiles = SOFTMAX_LONG_STAGES;
     return CKL_OK;
 }
 
@@ -308,11 +330,10 @@ ckl_status softmax_admit_column_held(const void *desc, const ckl_device_info *de
     return CKL_OK;
 }
 
-ckl_status softmax_admit_column_long(const void *desc, const ckl_device_info *device, const void *config)
+/* Of columns of which several may be taken as one. */
+static ckl_status admit_folded(const char *what, const ckl_softmax_desc *d, const ckl_device_info *device,
+                               const softmax_column_config *c)
 {
-    static const char what[] = "softmax column_long";
-    const ckl_softmax_desc *d = desc;
-    const softmax_column_config *c = config;
     if (c->fold < 1 || d->n % c->fold || (c->fold > 1 && !is_dense(d)))
         FAIL(CKL_INVALID, "%s: fold=%d is less than 1, or n=%" PRId64 " lines do not follow each other by as many",
              what, c->fold, d->n);
@@ -321,4 +342,23 @@ ckl_status softmax_admit_column_long(const void *desc, const ckl_device_info *de
         FAIL(CKL_UNSUPPORTED, "%s: %d lines of inner=%" PRId64 " are more than %d columns", what, c->fold, d->inner,
              INT32_MAX);
     return admit_chunks(what, &folded, device, c, FLOW_MAX, SOFTMAX_LONG_STAGES);
+}
+
+ckl_status softmax_admit_column_long(const void *desc, const ckl_device_info *device, const void *config)
+{
+    return admit_folded("softmax column_long", desc, device, config);
+}
+
+ckl_status softmax_admit_column_cached(const void *desc, const ckl_device_info *device, const void *config)
+{
+    static const char what[] = "softmax column_cached";
+    const ckl_softmax_desc *d = desc;
+    const softmax_column_config *c = config;
+    if (c->ahead < 0 || c->ahead > FLOW_MAX)
+        FAIL(CKL_INVALID, "%s: ahead=%d is not in 0..%d", what, c->ahead, FLOW_MAX);
+    if (c->split.vec * dtype_bytes(d->dtype) < SOFTMAX_COPY_BYTES_MIN)
+        FAIL(CKL_UNSUPPORTED, "%s: vec=%d is less than %d bytes", what, c->split.vec, SOFTMAX_COPY_BYTES_MIN);
+    if (c->fold > 1 && (d->inner > 1 || c->split.lanes > 1 || c->split.vec != c->fold))
+        FAIL(CKL_UNSUPPORTED, "%s: fold=%d is for rows, by one lane and vec=%d", what, c->fold, c->split.vec);
+    return admit_folded(what, d, device, c);
 }

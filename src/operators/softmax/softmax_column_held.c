@@ -48,8 +48,7 @@ static void visit_kept(const column_held *k, tile_visit *visit, column_states *f
 static void stage_chunk(column_held *k, val chunk)
 {
     columns *c = &k->c;
-    const column_place strip = place_in(c, k->states.strip);
-    c->place = column_from(&strip, mul(chunk, imm_as(U32, (k->tiles + k->kept) * (int)column_split_lines(&c->split))));
+    c->place = place_in_chunk(c, k->states.strip, chunk);
     for (int part = 0; part < PARTS; part++) {
         LOOP_FROM(tile, imm(tiles_before(k, part)), imm(tiles_before(k, part + 1)), imm(1)) {
             const column_place at = place_of_tile(c, tile);
