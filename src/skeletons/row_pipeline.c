@@ -1,13 +1,11 @@
 /* row_pipeline.c - producer, ring and consumers. A stage holds one chunk of every input, side by side. */
 #include "skeletons/row_pipeline.h"
 
-#include <string.h>
-
 #include "cute/kernel.h"
 
 static int stage_bytes(const row_pipeline *s)
 {
-    return (int)row_pipeline_slot_bytes(&s->split, s->dtype) * s->input_count;
+    return (int)row_pipeline_slot_bytes(&s->split, s->of.dtype) * s->of.input_count;
 }
 
 /* The start of this CTA's first chunk in a row, and from there to another one of its chunks. */
@@ -30,14 +28,14 @@ static val stage_address(const row_pipeline *s, const pipeline_state *at)
 
 row_place row_pipeline_place(const row_pipeline *s, val row)
 {
-    row_place p = row_place_of(&s->split.chunk, s->rows, s->cols, row, thread());
+    row_place p = row_place_of(&s->split.chunk, s->of.rows, s->of.cols, row, thread());
     return row_from(&p, first_start(s));
 }
 
 static row_spans spans_of(const row_pipeline *s, val row)
 {
     const row_place start = row_pipeline_place(s, row);
-    return row_spans_of(&s->split.chunk, &start, s->output.pointer, s->dtype, s->output.ld);
+    return row_spans_of(&s->split.chunk, &start, s->of.output.pointer, s->of.dtype, s->of.output.ld);
 }
 
 /* Ragged rows of a static schedule that lie alike to 16-byte boundaries come together: their columns are found once. */
@@ -69,9 +67,10 @@ static val phase_of(const row_phases *ph, val i)
 
 static row_phases phases_of(const row_pipeline *s)
 {
-    const int vec = row_vec_full(s->dtype);
-    val rows = convert(U32, s->rows), cluster = convert(U32, s->first_row), clusters = convert(U32, s->row_step);
-    val ld = bit_or(convert(U32, s->output.ld), imm(vec)), period = div(imm_as(U32, vec), bit_and(ld, sub(imm(0), ld)));
+    const int vec = row_vec_full(s->of.dtype);
+    val rows = convert(U32, s->of.rows), cluster = convert(U32, s->first_row), clusters = convert(U32, s->row_step);
+    val ld = bit_or(convert(U32, s->of.output.ld), imm(vec)),
+        period = div(imm_as(U32, vec), bit_and(ld, sub(imm(0), ld)));
     val share = div(rows, clusters), rest = rem(rows, clusters);
     row_phases ph = { .count = min(period, rows) };
     ph.rows = div(rows, ph.count);
@@ -114,76 +113,79 @@ static val begin_of(const row_pipeline *s, const row_bounds *b)
     return s->split.chunk.ragged ? add(first_start(s), b->begin) : first_start(s);
 }
 
+static val input_address(const row_pipeline *s, int input, val row, val start)
+{
+    const row_pipeline_matrix *x = &s->of.inputs[input];
+    val element = add(mul(row, convert(I64, x->ld)), convert(I64, start));
+    return add(x->pointer, mul(convert(U64, element), imm(dtype_bytes(s->of.dtype))));
+}
+
 /* The chunk from column `start` on of a row with such bounds. */
 static void load_chunk(const row_pipeline *s, pipeline_state *at, val row, val start, const row_bounds *b)
 {
-    int64_t size = dtype_bytes(s->dtype), full = row_pipeline_chunk_bytes(&s->split, s->dtype);
+    int64_t size = dtype_bytes(s->of.dtype), full = row_pipeline_chunk_bytes(&s->split, s->of.dtype);
     val bytes = s->split.chunk.exact ? imm(full) : min(mul(sub(b->end, start), imm(size)), imm(full));
     val barrier = pipeline_full_barrier(&s->ring, at), stage = stage_address(s, at);
     pipeline_wait_empty(&s->ring, at);
-    pipeline_expect(&s->ring, at, mul(bytes, imm(s->input_count)));
-    for (int i = 0; i < s->input_count; i++) {
-        val element = add(mul(row, convert(I64, s->inputs[i].ld)), convert(I64, start));
-        val from = add(s->inputs[i].pointer, mul(convert(U64, element), imm(size)));
-        bulk_load_at(stage, i * full, from, bytes, barrier);
-    }
+    pipeline_expect(&s->ring, at, mul(bytes, imm(s->of.input_count)));
+    for (int i = 0; i < s->of.input_count; i++)
+        bulk_load_at(stage, i * full, input_address(s, i, row, start), bytes, barrier);
     pipeline_advance(at);
 }
 
 /* Bytes from a 16-byte boundary to the row's first chunk: the same for all chunks and inputs. */
 static val bytes_past(const row_pipeline *s, val row, const row_bounds *b)
 {
-    const row_pipeline_matrix *x = &s->inputs[0];
+    const row_pipeline_matrix *x = &s->of.inputs[0];
     val start = add(mul(convert(U32, row), convert(U32, x->ld)), b->begin);
-    return bit_and(add(convert(U32, x->pointer), mul(start, imm(dtype_bytes(s->dtype)))),
+    return bit_and(add(convert(U32, x->pointer), mul(start, imm(dtype_bytes(s->of.dtype)))),
                    imm(ROW_PIPELINE_BULK_BYTES - 1));
 }
 
 /* The last elements of a matrix, which fill no 16 bytes, one by one; behind them zeros. */
 static void load_tail(const row_pipeline *s, val from, val stage, val elements)
 {
-    const int vec = row_vec_full(s->dtype);
-    tensor gX = gmem_tensor(from, s->dtype, compact(leaf(vec)));
-    tensor sX = smem_view(stage, s->dtype, compact(leaf(vec)));
+    const int vec = row_vec_full(s->of.dtype);
+    tensor gX = gmem_tensor(from, s->of.dtype, compact(leaf(vec)));
+    tensor sX = smem_view(stage, s->of.dtype, compact(leaf(vec)));
     LOOP(e, imm(vec)) {
         IF(lt(e, elements))
             set(sX, e, at(gX, e));
-        ELSE set(sX, e, convert(s->dtype, immf(0)));
+        ELSE set(sX, e, convert(s->of.dtype, immf(0)));
     }
 }
 
 /* The same from the 16-byte boundary before the chunk to the one behind it, but never behind the matrix. */
 static void load_cut_chunk(const row_pipeline *s, pipeline_state *at, val row, val start, const row_bounds *b)
 {
-    const int64_t size = dtype_bytes(s->dtype), slot = row_pipeline_slot_bytes(&s->split, s->dtype);
+    const int64_t size = dtype_bytes(s->of.dtype), slot = row_pipeline_slot_bytes(&s->split, s->of.dtype);
     val cols = min(sub(b->end, start), imm(row_pipeline_chunk_cols(&s->split))), past = bytes_past(s, row, b);
     val needed = add(mul(cols, imm(size)), past), rest = bit_and(needed, imm(ROW_PIPELINE_BULK_BYTES - 1));
-    val whole = sub(needed, rest), is_last = eq(row, sub(s->rows, imm(1)));
+    val whole = sub(needed, rest), is_last = eq(row, sub(s->of.rows, imm(1)));
     val is_tail = logical_and(ne(rest, imm(0)), logical_and(is_last, eq(add(start, cols), b->end)));
     val bytes = select(logical_or(is_tail, eq(rest, imm(0))), whole, add(whole, imm(ROW_PIPELINE_BULK_BYTES)));
     val barrier = pipeline_full_barrier(&s->ring, at), stage = stage_address(s, at);
     val from[ROW_PIPELINE_INPUTS_MAX];
-    for (int i = 0; i < s->input_count; i++) {
-        val element = add(mul(row, convert(I64, s->inputs[i].ld)), convert(I64, start));
-        from[i] = sub(add(s->inputs[i].pointer, mul(convert(U64, element), imm(size))), convert(U64, past));
-    }
+    for (int i = 0; i < s->of.input_count; i++)
+        from[i] = sub(input_address(s, i, row, start), convert(U64, past));
     pipeline_wait_empty(&s->ring, at);
     IF(is_tail)
-        for (int i = 0; i < s->input_count; i++)
+        for (int i = 0; i < s->of.input_count; i++)
             load_tail(s, add(from[i], convert(U64, whole)), add(stage, add(whole, imm(i * slot))),
                       div(rest, imm(size)));
-    pipeline_expect(&s->ring, at, mul(bytes, imm(s->input_count)));
+    pipeline_expect(&s->ring, at, mul(bytes, imm(s->of.input_count)));
     IF(ne(bytes, imm(0)))
-        for (int i = 0; i < s->input_count; i++)
+        for (int i = 0; i < s->of.input_count; i++)
             bulk_load_at(stage, i * slot, from[i], bytes, barrier);
     pipeline_advance(at);
 }
 
 static void load_row(const row_pipeline *s, pipeline_state *at, val row)
 {
-    const row_pipeline_matrix *y = &s->output;
-    const row_bounds b =
-        has_columns(s) ? s->columns.bounds : row_bounds_of(&s->split.chunk, row, s->cols, y->pointer, s->dtype, y->ld);
+    const row_pipeline_matrix *y = &s->of.output;
+    const row_bounds b = has_columns(s)
+                             ? s->columns.bounds
+                             : row_bounds_of(&s->split.chunk, row, s->of.cols, y->pointer, s->of.dtype, y->ld);
     LOOP_FROM(start, begin_of(s, &b), b.end, chunk_start(s, 1))
         (s->split.cut ? load_cut_chunk : load_chunk)(s, at, row, start, &b);
 }
@@ -209,7 +211,7 @@ static void produce_dynamic(const row_pipeline *s, pipeline_state *at)
         load_row(s, at, row);
     assign(row, drawn_row(s, fetch));
     FOREVER {
-        BREAK_IF(ge(row, s->rows));
+        BREAK_IF(ge(row, s->of.rows));
         assign(fetch, add(fetch, imm(1)));
         // first: loading this row may wait for consumers, which wait for the next row's number
         scheduler_fetch(&s->scheduler, fetch);
@@ -255,12 +257,11 @@ row_pipeline row_pipeline_begin(const row_pipeline_split *split, const row_pipel
                                 val counter)
 {
     int threads = split->chunk.threads;
-    row_pipeline s = { .split = *split, .dtype = of->dtype, .input_count = of->input_count, .output = of->output };
-    memcpy(s.inputs, of->inputs, sizeof s.inputs);
+    row_pipeline s = { .split = *split, .of = *of };
     launch_bounds(threads + ROW_PIPELINE_PRODUCER_THREADS, 0);
     cluster_size(split->cluster);
-    s.rows = convert(I64, of->rows);
-    s.cols = convert(U32, of->cols);
+    s.of.rows = convert(I64, of->rows);
+    s.of.cols = convert(U32, of->cols);
     s.first_row = convert(I64, div(cta_x(), imm(split->cluster)));
     s.row_step = convert(I64, div(grid_x(), imm(split->cluster)));
     s.stage_offset = smem_alloc("stages", (int64_t)split->stages * stage_bytes(&s), ROW_PIPELINE_STAGE_ALIGNMENT);
@@ -268,9 +269,9 @@ row_pipeline row_pipeline_begin(const row_pipeline_split *split, const row_pipel
     s.allreduce = make_cluster_allreduce("allreduce", threads, split->cluster, values);
     s.dynamic = !is_imm(counter, 0);
     if (s.dynamic)
-        s.scheduler = make_dynamic_scheduler("scheduler", counter, convert(U32, sub(s.rows, s.row_step)),
+        s.scheduler = make_dynamic_scheduler("scheduler", counter, convert(U32, sub(s.of.rows, s.row_step)),
                                              convert(U32, s.row_step), split->cluster, row_pipeline_fetched_max(split));
-    s.end = s.rows;
+    s.end = s.of.rows;
     if (has_columns(&s))
         s.phases = phases_of(&s); // some divisions, while the kernel before may still run
     initialise(&s);
@@ -327,11 +328,11 @@ static void load_cut_inputs(const pass *v, const row_span *here, tensor *rX)
     const row_pipeline *s = v->s;
     val stage = add(stage_address(s, v->at), mul(thread(), imm(ROW_PIPELINE_BULK_BYTES))),
         from[ROW_PIPELINE_INPUTS_MAX];
-    for (int i = 0; i < s->input_count; i++) {
-        from[i] = add(stage, imm(i * row_pipeline_slot_bytes(&s->split, s->dtype)));
-        rX[i] = fragment(s->dtype, compact(shape(s->split.chunk.vec, s->split.chunk.steps))); // (VEC,STEPS)
+    for (int i = 0; i < s->of.input_count; i++) {
+        from[i] = add(stage, imm(i * row_pipeline_slot_bytes(&s->split, s->of.dtype)));
+        rX[i] = fragment(s->of.dtype, compact(shape(s->split.chunk.vec, s->split.chunk.steps))); // (VEC,STEPS)
     }
-    row_load_cut_shared(&here->split, &here->place, from, s->input_count, v->past, rX, s->fill);
+    row_load_cut_shared(&here->split, &here->place, from, s->of.input_count, v->past, rX, s->fill);
 }
 
 /* This thread's partition of input i in the stage. */
@@ -339,8 +340,8 @@ static tensor load_input(const pass *v, const row_span *here, int i)
 {
     const row_pipeline *s = v->s;
     const row_split *chunk = &here->split;
-    val first = add(stage_address(s, v->at), imm(i * row_pipeline_slot_bytes(&s->split, s->dtype)));
-    tensor sX = smem_view(first, s->dtype, compact(leaf(row_pipeline_chunk_cols(&s->split)))); // (COLS)
+    val first = add(stage_address(s, v->at), imm(i * row_pipeline_slot_bytes(&s->split, s->of.dtype)));
+    tensor sX = smem_view(first, s->of.dtype, compact(leaf(row_pipeline_chunk_cols(&s->split)))); // (COLS)
     return row_fetch(chunk, &here->place, row_partition(chunk, sX, thread()), s->fill);
 }
 
@@ -370,7 +371,7 @@ static void take_chunk(const pass *v, const row_span *here, val exists, tensor *
     if (s->split.cut)
         load_cut_inputs(v, here, rX);
     else
-        for (int i = 0; i < s->input_count; i++)
+        for (int i = 0; i < s->of.input_count; i++)
             rX[i] = load_input(v, here, i);
     if (always)
         leave_stage(v);
@@ -415,9 +416,10 @@ static void pass_unrolled(const pass *v, const row_spans *all)
 
 static void load_ends(row_pipeline *s, const row_span *ends)
 {
-    for (int i = 0; i < s->input_count; i++) {
-        tensor gX = row_of_matrix(&ends->split, &ends->place, s->inputs[i].pointer, s->dtype, s->inputs[i].ld); // (1,1)
-        s->rEnds[i] = row_fetch(&ends->split, &ends->place, gX, s->fill);                                       // (1,1)
+    for (int i = 0; i < s->of.input_count; i++) {
+        tensor gX = row_of_matrix(&ends->split, &ends->place, s->of.inputs[i].pointer, s->of.dtype,
+                                  s->of.inputs[i].ld);                    // (1,1)
+        s->rEnds[i] = row_fetch(&ends->split, &ends->place, gX, s->fill); // (1,1)
     }
 }
 

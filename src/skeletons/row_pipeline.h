@@ -155,10 +155,7 @@ typedef struct row_phases {
 
 typedef struct row_pipeline {
     row_pipeline_split split;
-    ckl_dtype dtype;
-    int input_count;
-    row_pipeline_matrix inputs[ROW_PIPELINE_INPUTS_MAX], output;
-    val rows, cols;              // of the matrices: i64, u32
+    row_pipeline_matrices of;    // rows: i64, cols: u32
     val first_row, row_step;     // row first_row of this cluster, then, by a static schedule, every row_step-th
     val end;                     // before this row
     bool dynamic;                // further rows come from the scheduler
