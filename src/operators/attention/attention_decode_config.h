@@ -130,7 +130,7 @@ val attention_e4m3_of_f32(val x);
     X(owner, int, split, "512", "128 256 512 1024 2048", "keys that are summed apart")           \
     X(owner, int, run, "1", "1 2 4 8 16", "splits that a CTA takes one after the other")         \
     X(owner, int, cluster, "1", "1 2 4 8 16", "CTAs of a sequence that add without a workspace") \
-    X(owner, bool, convert, "0", "0 1", "8 bits become f16 by an instruction of sm_90")          \
+    X(owner, int, convert, "0", "0 1 2", "8 bits become f16 by an instruction of sm_90; 2: of V") \
     X(owner, bool, whole, "0", "0 1", "a CTA has all keys of a sequence: nobody adds up")        \
     X(owner, bool, ahead, "0", "0 1", "the first blocks go to L2 before grid_wait")              \
     X(owner, bool, early, "0", "0 1", "the next launch may begin at once")
