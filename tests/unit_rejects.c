@@ -294,7 +294,7 @@ TEST(fields)
     ckl_rope_desc desc = { .dtype = CKL_F32, .tokens = 1, .heads = 1, .head_dim = 64, .style = 7 };
     assert_fails(ckl_rope_plan(device, &desc, &plan), CKL_INVALID, "rope: style=7 is none of half, interleaved");
     desc = (ckl_rope_desc){ .dtype = (ckl_dtype)99, .tokens = 1, .heads = 1, .head_dim = 64 };
-    assert_fails(ckl_rope_plan(device, &desc, &plan), CKL_INVALID, "is none of f32, f16, bf16");
+    assert_fails(ckl_rope_plan(device, &desc, &plan), CKL_INVALID, "rope: dtype=99 is none of f32, f16, bf16");
     desc.dtype = CKL_DTYPE_DEFAULT;
     assert_fails(ckl_rope_plan(device, &desc, &plan), CKL_INVALID, "rope: dtype=default is none of f32, f16, bf16");
     desc.dtype = CKL_F32;
