@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # bench_regress.sh [CKL] - measures the suites again and compares them with bench/results/: fails where a case is slower.
 #
-# Its results go to build/regress/. SUITES and SECONDS_A_ROW as for bench_all.sh; TOLERANCE is what a case may be slower by,
+# Its results go to build/regress/. SUITES (all that bench/results has) and SECONDS_A_ROW as for bench_all.sh; TOLERANCE is what a case may be slower by,
 # in percent (3). The committed results must be of this machine and method: `ckl compare` says where they are not.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -12,7 +12,7 @@ failed=
 
 "$ckl" run add n=1000 --device cuda >/dev/null # without a GPU it says why
 mkdir -p "$folder"
-suites=${SUITES:-attention attention_decode norm softmax transpose permute reduce groupnorm crossentropy rope conv elementwise add gemm-f16}
+suites=${SUITES:-$(basename -as .json bench/results/*.json | grep -v -- '-ladder$')}
 files=$(printf ',bench/suites/%s.txt' $suites)
 "$ckl" bench --suite "${files#,}" --seconds "${SECONDS_A_ROW:-0.2}" --json "$folder/" >/dev/null || failed=" a row"
 for suite in $suites; do

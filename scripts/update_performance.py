@@ -5,8 +5,8 @@ Tables are made from bench/results/*.json (or the files given), as `ckl bench --
 `<!-- performance -->` and `<!-- /performance -->`. README gets one line a suite, docs/performance.md every row, and
 docs/images/ratios.svg is the chart of the ratios. A file NAME-ladder.json, by `ckl bench --ladder`, goes to
 docs/NAME-ladder.md alone. Samples in bench/results/sample/*.json, by scripts/bench_sample.sh, are summed up in
-docs/performance.md between `<!-- samples -->` and `<!-- /samples -->`, and what was asked of them beside what they came to between
-`<!-- targets -->` and `<!-- /targets -->`. All problems of suites and samples where a peer is faster stand between `<!-- slower -->` and
+docs/performance.md between `<!-- samples -->` and `<!-- /samples -->`, their worst problems stand between `<!-- worst -->` and
+`<!-- /worst -->`, and what was asked of them beside what they came to between `<!-- targets -->` and `<!-- /targets -->`. All problems of suites and samples where a peer is faster stand between `<!-- slower -->` and
 `<!-- /slower -->`. bench/results/tuned/NAME-model.json and NAME-tuned.json, the
 same problems with CKL_TUNED=off and with the entries that `ckl tune` found, stand there between `<!-- tuned -->` and `<!-- /tuned -->`.
 With --check nothing is written; the exit status says whether the files are up to date.
@@ -134,16 +134,12 @@ def share(row):
     text = f"{row['of_limit']:.1%}"
     if row["limit"] == "launch":
         text += " of a launch"
-    return text + (" (not credible)" if row["beyond_limit"] else "") + (" (the GPU was shared)" if row.get("shared") else "")
+    return text + (" (beyond it)" if row["beyond_limit"] else "") + (" (the GPU was shared)" if row.get("shared") else "")
 
 
 def label(p):
     variant = p["config"].split()[-1]
     return p["name"] + (f" {variant}" if variant in ("compile", "liger") else "")
-
-
-def microseconds(row, member):
-    return f"{row[member]:.2f}" if row.get(member) else "-"
 
 
 def chain_ratio(row, best):
@@ -154,19 +150,17 @@ def full_row(row):
     best, first = peer(row, "best"), peer(row, "first")
     cells = [f"`{row['line']}`", f"{row['median_us']:.2f}", f"{row['p20_us']:.2f} - {row['p80_us']:.2f}", rate(row),
              share(row), f"{best['median_us']:.2f} {label(best)}" if best else "-", f"{best['ratio']:.3f}" if best else "-",
-             f"{first['ratio']:.3f}" if first else "-", microseconds(row, "event_us"), chain_ratio(row, best),
-             f"{row['clock_mhz']:.0f}", f"{row['power_w']:.0f}" + (", " + row["clock_reasons"] if row.get("clock_reasons") else "")]
+             f"{first['ratio']:.3f}" if first else "-", chain_ratio(row, best)]
     return "| " + " | ".join(cells) + " |"
 
 
 def full_tables(results):
-    parts = []
+    parts = [f"{protocol}.\n" for protocol in sorted({result["header"]["protocol"] for result in results})]
     for result in results:
         header = result["header"]
-        parts += [f"## {result['name']}", "",
-                  f"{place(header)}. {header['protocol']}. Limits measured in that run: {limits(header)}.", "",
-                  "| problem | median us | p20 - p80 | rate | of limit | peer's best, us | ratio | to its first "
-                  "| by events, us | ratio in a chain | SM MHz | W |", "|---|---|---|---|---|---|---|---|---|---|---|---|"]
+        parts += [f"### {result['name']}", "", f"{place(header)}. Limits measured in that run: {limits(header)}.", "",
+                  "| problem | median us | p20 - p80 | rate | of limit | peer's best, us | ratio | to its first | in a chain |",
+                  "|---|---|---|---|---|---|---|---|---|"]
         parts += [full_row(row) for row in timed(result)]
         failed = [row for row in result["rows"] if row["median_us"] <= 0]
         parts += ["", *(f"Not timed: `{row['line']}`: {row['fault']}" for row in failed)]
@@ -242,8 +236,7 @@ def worst_rows(sample):
     rows = timed(sample)
     by_ratio = sorted((row for row in rows if ratio(row)), key=ratio)[:WORST]
     by_share = sorted(rows, key=lambda row: row["of_limit"])[:WORST]
-    lines = ["", f"### Sample of {sample['name']}", "", f"{place(sample['header'])}. Worst to the best peer, then worst of the limit:", "",
-             "| problem | median us | of limit | peer's best, us | ratio |", "|---|---|---|---|---|"]
+    lines = ["", f"### Sample of {sample['name']}", "", "| problem | median us | of limit | peer's best, us | ratio |", "|---|---|---|---|---|"]
     lines += [sample_row(row) for row in by_ratio + [row for row in by_share if row not in by_ratio]]
     return lines + ["", *(f"Not timed: `{row['line']}`: {row['fault']}" for row in sample["rows"] if row["median_us"] <= 0)]
 
@@ -253,9 +246,11 @@ def sample_tables(samples):
         return "No sample has been measured yet."
     lines = ["| operator | timed | ratio | 5th percentile | with a peer | of limit | 5th percentile |",
              "|---|---|---|---|---|---|---|", *map(sample_summary, samples)]
-    for sample in samples:
-        lines += worst_rows(sample)
-    return "\n".join(lines).rstrip()
+    return "\n".join(lines + ["", f"{places(sample['header'] for sample in samples)}."])
+
+
+def worst_tables(samples):
+    return "\n".join(line for sample in samples for line in worst_rows(sample)).strip()
 
 
 def slower_table(results):
@@ -373,7 +368,7 @@ def main():
     current = [replace(ROOT / f"docs/{ladder['name']}.md", {"performance": ladder_tables(ladder)}, options.check)
                for ladder in ladders]
     tuned = [read(path) for path in sorted((ROOT / "bench/results/tuned").glob("*.json"))]
-    tables = {"samples": sample_tables(samples), "targets": target_table(samples), "slower": slower_table(results + samples),
+    tables = {"samples": sample_tables(samples), "worst": worst_tables(samples), "targets": target_table(samples), "slower": slower_table(results + samples),
               "tuned": tuned_table(tuned), "performance": full_tables(results)}
     current += [replace(ROOT / "docs/performance.md", tables, options.check),
                replace(ROOT / "README.md", {"performance": summary_table(results)}, options.check),

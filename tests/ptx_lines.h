@@ -39,7 +39,7 @@ static void make(int count, const ir_type *types)
 
 static val u32(int64_t i)
 {
-    return ir_int(IR_U32, i);
+    return ir_u32(i);
 }
 
 static void begin(ir_target target)

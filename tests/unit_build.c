@@ -8,7 +8,7 @@
 
 static val u32(int64_t i)
 {
-    return ir_int(IR_U32, i);
+    return ir_u32(i);
 }
 
 /* A value that nothing is known of, the same for all threads. */
@@ -143,7 +143,7 @@ TEST(no_end)
     ir_kernel *kernel = NULL;
     ir_describe_begin("open", IR_SM80);
     ir_at("open.c", 3);
-    ir_if(ir_compare(IR_EQ, ir_sreg(IR_TID_X), ir_int(IR_U32, 1)));
+    ir_if(ir_compare(IR_EQ, ir_sreg(IR_TID_X), ir_u32(1)));
     ir_at("open.c", 4);
     ir_loop();
     assert_fails(ir_describe_end(&kernel), CKL_INTERNAL, "open.c:4: loop has no end");

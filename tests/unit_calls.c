@@ -8,31 +8,7 @@
 #include "cutekernellib/operators/gemm.h"
 #include "lab/check.h"
 #include "emulated_device.h"
-
-static const char *const lines[] = {
-    "add n=1000",
-    "conv n=2 c=3 h=6 w=6 k=5 pad=1 bias=1 residual=1",
-    "conv n=2 c=3 h=6 w=6 k=5 pad=1 direction=data",
-    "conv n=2 c=3 h=6 w=6 k=5 pad=1 direction=weight bias=1",
-    "crossentropy rows=8 cols=64",
-    "crossentropy rows=8 cols=64 direction=backward",
-    "elementwise expr=a*b+c shape=1000",
-    "attention heads=4 q=64 kv=64 lse=1 sinks=1 mask=add",
-    "attention heads=4 q=64 kv=64 direction=backward",
-    "attention batch=3 heads=4 q=64 kv=64 ragged=1",
-    "attention_decode batch=4 heads=4 kv=64 page=16 lse=1 sinks=1",
-    "gemm m=64 n=64 k=64 beta=1 bias=1",
-    "groupnorm n=2 c=32 h=4 w=4 groups=4",
-    "layernorm rows=8 cols=64 residual=1",
-    "layernorm rows=8 cols=64 direction=backward residual=1",
-    "permute shape=16x32x8",
-    "reduce op=sum shape=64x64 axes=1",
-    "rmsnorm rows=8 cols=64",
-    "rope tokens=8 k_heads=2",
-    "softmax shape=8x64 mask=add",
-    "softmax shape=8x64 direction=backward",
-    "transpose rows=32 cols=48",
-};
+#include "operator_problems.h"
 
 /* Puts the operands one behind the other, each as soon as its elements are aligned; returns the buffer. */
 static void *put_side_by_side(check *k)
@@ -70,14 +46,14 @@ static void check_nearer(check *k)
 
 TEST(side_by_side)
 {
-    for (int i = 0; i < COUNT_OF(lines); i++) {
+    for (int i = 0; i < COUNT_OF(operator_problems); i++) {
         test_case c;
         check k;
-        assert_ok(case_parse(lines[i], &c));
+        assert_ok(case_parse(operator_problems[i], &c));
         assert_ok(check_open(&c, device, NULL, &k));
         void *buffer = put_side_by_side(&k);
         if (check_enqueue(&k) != CKL_OK || ckl_stream_synchronize(device, k.stream) != CKL_OK)
-            fail_msg("%s: %s", lines[i], ckl_error());
+            fail_msg("%s: %s", operator_problems[i], ckl_error());
         check_nearer(&k);
         ckl_free(device, buffer);
         check_close(&k);

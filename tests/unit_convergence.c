@@ -84,9 +84,9 @@ static bool is_refused_where(val holds_here, ir_op op)
 static bool is_refused(const predicate *p, bool whole_warpgroups)
 {
     begin();
-    val x = ir_sreg(p->number), bound = ir_int(IR_U32, p->bound);
+    val x = ir_sreg(p->number), bound = ir_u32(p->bound);
     if (p->op != IR_MOV)
-        x = ir_binary(p->op, x, ir_int(IR_U32, p->operand));
+        x = ir_binary(p->op, x, ir_u32(p->operand));
     return is_refused_where(p->bound_first ? ir_compare(p->how, bound, x) : ir_compare(p->how, x, bound),
                             whole_warpgroups ? IR_WGMMA_FENCE : IR_WARP_SYNC);
 }
@@ -164,10 +164,10 @@ static bool variable_is_refused(int by)
     begin();
     val x = ir_sreg(IR_TID_X), variable = ir_reg(IR_U32);
     ir_assign(variable, x);
-    ir_if(ir_compare(IR_EQ, ir_binary(IR_DIV, x, ir_int(IR_U32, by)), ir_int(IR_U32, 1)));
+    ir_if(ir_compare(IR_EQ, ir_binary(IR_DIV, x, ir_u32(by)), ir_u32(1)));
     ir_assign(variable, x);
     ir_end_if();
-    return is_refused_where(ir_compare(IR_LT, variable, ir_int(IR_U32, WARP_LANES / 2)), IR_WARP_SYNC);
+    return is_refused_where(ir_compare(IR_LT, variable, ir_u32(WARP_LANES / 2)), IR_WARP_SYNC);
 }
 
 /* It keeps its meaning where whole warpgroups assign it, or none; else the verifier leaves it alone. */
@@ -198,9 +198,9 @@ static bool chain_is_refused(bool of_threads)
         ir_load(IR_GLOBAL, IR_CACHE_DEFAULT, IR_U32, 1, address, 0, &last);
     }
     ir_assign(x[CHAIN - 1], last);
-    ir_break(ir_compare(IR_EQ, ir_sreg(IR_CTA_X), ir_int(IR_U32, 0)));
+    ir_break(ir_compare(IR_EQ, ir_sreg(IR_CTA_X), ir_u32(0)));
     ir_end_loop();
-    return is_refused_where(ir_compare(IR_LT, x[0], ir_int(IR_U32, 5)), IR_WARP_SYNC);
+    return is_refused_where(ir_compare(IR_LT, x[0], ir_u32(5)), IR_WARP_SYNC);
 }
 
 /* However long it takes until what is known of one variable has come to another. */

@@ -7,7 +7,7 @@ static void describe_add(void)
 {
     val x = pointer("x"), y = pointer("y"), z = pointer("z");
     val n = ir_scalar_param(IR_U32, "n");
-    val i = ir_fma(ir_sreg(IR_CTA_X), ir_int(IR_U32, ir_current()->threads), ir_sreg(IR_TID_X));
+    val i = ir_fma(ir_sreg(IR_CTA_X), ir_u32(ir_current()->threads), ir_sreg(IR_TID_X));
     IF(ir_compare(IR_LT, i, n)) {
         val sum = add(test_load_value(IR_GLOBAL, CKL_F32, test_element(x, i, 4), 0),
                       test_load_value(IR_GLOBAL, CKL_F32, test_element(y, i, 4), 0));
@@ -43,7 +43,7 @@ static void run_into(void (*describe)(void), int threads, int64_t grid, uint32_t
 /* out[thread of the grid] = x */
 static void put(val out, val x)
 {
-    val thread = ir_fma(ir_sreg(IR_CTA_X), ir_int(IR_U32, ir_current()->threads), ir_sreg(IR_TID_X));
+    val thread = ir_fma(ir_sreg(IR_CTA_X), ir_u32(ir_current()->threads), ir_sreg(IR_TID_X));
     test_store_value(IR_GLOBAL, IR_U32, test_element(out, thread, 4), 0, x);
 }
 

@@ -52,10 +52,10 @@ static void act(char letter, val word)
         ir_plain(IR_LAUNCH_DEPENDENTS, 0, 0);
         break;
     case 'b':
-        ir_bar_sync(ir_int(IR_U32, 0), 64);
+        ir_bar_sync(ir_u32(0), 64);
         break;
     case 'w':
-        test_store_value(IR_GLOBAL, IR_U32, word, 0, ir_int(IR_U32, 1));
+        test_store_value(IR_GLOBAL, IR_U32, word, 0, ir_u32(1));
         break;
     case 'r':
         test_load_value(IR_GLOBAL, IR_U32, word, 0);
@@ -81,7 +81,7 @@ static void describe(void)
     for (const char *at = described; *at; at++) {
         const int warp = *at == '?' ? 2 : *at == '0' || *at == '1' ? *at++ - '0' : -1; // there is no warp 2
         if (warp >= 0)
-            ir_if(ir_compare(IR_EQ, ir_sreg(IR_WARP), ir_int(IR_U32, warp)));
+            ir_if(ir_compare(IR_EQ, ir_sreg(IR_WARP), ir_u32(warp)));
         act(*at, word);
         if (warp >= 0)
             ir_end_if();

@@ -119,6 +119,31 @@ TEST(turnstile)
     }
 }
 
+enum { HANDOVERS = 8000 }; // more than two CTAs may poll to no avail
+
+/* Two CTAs hand a counter to each other, by atomics alone. */
+static void ping_pong(parameters p)
+{
+    val turn = ir_reg(IR_U32);
+    IF(ir_elect()) {
+        HERE;
+        ir_assign(turn, cta());
+        FOREVER {
+            ir_break(ir_compare(IR_GE, turn, u32(HANDOVERS)));
+            wait_for(IR_ORDER_ACQUIRE, at_offset(p.memory, COUNTER), turn);
+            ir_atomic(IR_ORDER_RELEASE, IR_SCOPE_GPU, IR_RED_ADD, p.memory, COUNTER, u32(1));
+            ir_assign(turn, add(turn, u32(2)));
+        }
+    }
+}
+
+TEST(ping_pong)
+{
+    static const fault_case c = { ping_pong, 32, 1, { NULL }, 2, 0 };
+    bench b = runs("", &c);
+    b.gpu->ops->close(b.gpu);
+}
+
 /* CTA 0 waits for what CTA 1 raises. */
 static void waits_for_the_next(parameters p)
 {

@@ -128,7 +128,7 @@ static void describe(void)
 {
     int bytes = ir_type_bytes(type);
     val from = pointer("from"), seconds = pointer("seconds"), to = pointer("to"), thread = ir_sreg(IR_TID_X);
-    ir_if(ir_compare(IR_LT, thread, ir_int(IR_U32, COUNT)));
+    ir_if(ir_compare(IR_LT, thread, ir_u32(COUNT)));
     val x = test_load_value(IR_GLOBAL, type, test_element(from, thread, bytes), 0);
     val row = test_element(to, thread, 3 * COUNT * bytes);
     for (int i = 0; i < COUNT; i++) {

@@ -296,11 +296,11 @@ TEST(minimises_through_blocks)
     ir_kernel *kernel = NULL;
     int tries = 0;
     ir_describe_begin("blocks", IR_SM80);
-    val x = ir_sreg(IR_TID_X), y = ir_reg(IR_U32), small = ir_compare(IR_LT, x, ir_int(IR_U32, 7));
+    val x = ir_sreg(IR_TID_X), y = ir_reg(IR_U32), small = ir_compare(IR_LT, x, ir_u32(7));
     ir_assign(y, x);
     ir_loop();
     ir_break(small);
-    ir_if(ir_compare(IR_EQ, x, ir_int(IR_U32, 9)));
+    ir_if(ir_compare(IR_EQ, x, ir_u32(9)));
     ir_assign(y, ir_binary(IR_ADD, x, y));
     ir_else();
     ir_assign(y, ir_binary(IR_MUL, x, y));

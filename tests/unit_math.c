@@ -56,7 +56,7 @@ static const function *now; // what describe_function() describes
 
 static val element_of(const char *name)
 {
-    val i = ir_fma(ir_sreg(IR_CTA_X), ir_int(IR_U32, THREADS), ir_sreg(IR_TID_X));
+    val i = ir_fma(ir_sreg(IR_CTA_X), ir_u32(THREADS), ir_sreg(IR_TID_X));
     return test_element(ir_scalar_param(IR_U64, name), i, 4);
 }
 

@@ -231,11 +231,11 @@ static int open_small_device(void **state)
 static void store_again(void)
 {
     const val memory = ir_scalar_param(IR_U64, "memory"), bytes = ir_scalar_param(IR_U32, "bytes");
-    const val at = ir_fma(ir_sreg(IR_CTA_X), ir_int(IR_U32, AGAIN_THREADS), ir_sreg(IR_TID_X));
+    const val at = ir_fma(ir_sreg(IR_CTA_X), ir_u32(AGAIN_THREADS), ir_sreg(IR_TID_X));
     const val address = ir_binary(IR_ADD, memory, ir_convert(IR_U64, at));
     val x = ir_reg(CKL_U8);
     ir_plain(IR_LAUNCH_DEPENDENTS, 0, 0);
-    ir_if(ir_compare(IR_EQ, bytes, ir_int(IR_U32, 0)));
+    ir_if(ir_compare(IR_EQ, bytes, ir_u32(0)));
     ir_plain(IR_GRID_WAIT, 0, 0); // never; so the verifier takes what follows
     ir_end_if();
     ir_if(ir_compare(IR_LT, at, bytes));

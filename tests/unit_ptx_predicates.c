@@ -25,13 +25,13 @@ static void store_else(void)
 
 static void store_behind_guard(void)
 {
-    ir_assign(guard, ir_compare(IR_LT, stored, ir_int(IR_U32, 7)));
+    ir_assign(guard, ir_compare(IR_LT, stored, ir_u32(7)));
     store_some();
 }
 
 static void store_inside_if(void)
 {
-    ir_if(ir_compare(IR_LT, stored, ir_int(IR_U32, 7)));
+    ir_if(ir_compare(IR_LT, stored, ir_u32(7)));
     store_some();
     ir_end_if();
 }
@@ -44,19 +44,19 @@ static void store_with_lanes(void)
 
 static void store_sum(void)
 {
-    stored = ir_binary(IR_ADD, stored, ir_int(IR_U32, 7)); // needs no predicate
+    stored = ir_binary(IR_ADD, stored, ir_u32(7)); // needs no predicate
     store_some();
 }
 
 static void change_sum(void)
 {
-    ir_assign(stored, ir_int(IR_U32, 7));
+    ir_assign(stored, ir_u32(7));
     store_some();
 }
 
 static void wait_in_a_loop(void)
 {
-    ir_mbarrier_wait(ir_smem_address(ir_smem_alloc("bar", 8, 8)), 0, ir_int(IR_U32, 0));
+    ir_mbarrier_wait(ir_smem_address(ir_smem_alloc("bar", 8, 8)), 0, ir_u32(0));
 }
 
 static val word(int64_t offset)
@@ -103,7 +103,7 @@ TEST(predicates)
         stores = cases[i].stores;
         stored = word(0);
         guard = ir_reg(IR_PRED);
-        ir_assign(guard, ir_compare(IR_NE, word(16), ir_int(IR_U32, 0)));
+        ir_assign(guard, ir_compare(IR_NE, word(16), ir_u32(0)));
         ir_if(guard);
         cases[i].inside();
         ir_end_if();

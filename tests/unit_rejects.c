@@ -10,34 +10,9 @@
 #include "cutekernellib/operators/rope.h"
 #include "lab/check.h"
 #include "emulated_device.h"
+#include "operator_problems.h"
 
 enum { SHIFT = 8 }; // bytes: aligned to any element
-
-static const char *const lines[] = {
-    "add n=1000",
-    "attention q=64 kv=64 lse=1 sinks=1 mask=add",
-    "attention q=64 kv=64 direction=backward sinks=1",
-    "attention batch=3 q=64 kv=64 ragged=1 lse=1",
-    "attention_decode heads=4 kv=64 page=16 lse=1 sinks=1",
-    "conv n=2 c=16 h=6 w=6 k=16 pad=1 bias=1 residual=1",
-    "conv n=2 c=16 h=6 w=6 k=16 pad=1 direction=data",
-    "conv n=2 c=16 h=6 w=6 k=16 pad=1 direction=weight bias=1",
-    "crossentropy rows=8 cols=64",
-    "crossentropy rows=8 cols=64 direction=backward",
-    "elementwise expr=a*b+c shape=1000",
-    "gemm m=64 n=64 k=64 beta=1 bias=1",
-    "groupnorm n=2 c=32 h=4 w=4 groups=4",
-    "layernorm rows=8 cols=64 residual=1",
-    "layernorm rows=8 cols=64 direction=backward residual=1",
-    "permute shape=16x32x8",
-    "reduce op=sum shape=64x64 axes=1",
-    "rmsnorm rows=8 cols=64",
-    "rmsnorm rows=8 cols=64 direction=backward",
-    "rope tokens=8 k_heads=2",
-    "softmax shape=8x64 mask=add",
-    "softmax shape=8x64 direction=backward",
-    "transpose rows=32 cols=48",
-};
 
 /* With tensors that other problems of the operator have, and these do not. */
 static const char *const lines_without[] = {
@@ -131,12 +106,12 @@ static void for_each(int count, const char *const *problems, void (*refuses)(che
 
 TEST(partial_overlap)
 {
-    for_each(COUNT_OF(lines), lines, check_overlaps);
+    for_each(COUNT_OF(operator_problems), operator_problems, check_overlaps);
 }
 
 TEST(misaligned)
 {
-    for_each(COUNT_OF(lines), lines, check_alignment);
+    for_each(COUNT_OF(operator_problems), operator_problems, check_alignment);
 }
 
 TEST(absent)
@@ -294,7 +269,7 @@ TEST(fields)
     ckl_rope_desc desc = { .dtype = CKL_F32, .tokens = 1, .heads = 1, .head_dim = 64, .style = 7 };
     assert_fails(ckl_rope_plan(device, &desc, &plan), CKL_INVALID, "rope: style=7 is none of half, interleaved");
     desc = (ckl_rope_desc){ .dtype = (ckl_dtype)99, .tokens = 1, .heads = 1, .head_dim = 64 };
-    assert_fails(ckl_rope_plan(device, &desc, &plan), CKL_INVALID, "is none of f32, f16, bf16");
+    assert_fails(ckl_rope_plan(device, &desc, &plan), CKL_INVALID, "rope: dtype=99 is none of f32, f16, bf16");
     desc.dtype = CKL_DTYPE_DEFAULT;
     assert_fails(ckl_rope_plan(device, &desc, &plan), CKL_INVALID, "rope: dtype=default is none of f32, f16, bf16");
     desc.dtype = CKL_F32;

@@ -81,7 +81,7 @@ static void describe(const attempt *a)
     if (in_place)
         ir_plain(IR_WGMMA_FENCE, 0, 0);
     if (a->around != NOTHING)
-        ir_if(ir_compare(IR_EQ, ir_sreg(a->around == WARPS_PART ? IR_WARP : IR_LANE), ir_int(IR_U32, 1)));
+        ir_if(ir_compare(IR_EQ, ir_sreg(a->around == WARPS_PART ? IR_WARP : IR_LANE), ir_u32(1)));
     ir_emit(a->inst, outs, out, ins, in);
     if (a->around != NOTHING)
         ir_end_if();

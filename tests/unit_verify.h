@@ -7,7 +7,7 @@
 
 static inline val u32(int64_t i)
 {
-    return ir_int(IR_U32, i);
+    return ir_u32(i);
 }
 
 static inline val u64(int64_t i)

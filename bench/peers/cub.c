@@ -4,10 +4,8 @@
  * CUB reduces a whole tensor, or rows that follow each other without gaps. Its maximum and minimum do not keep NaN, so
  * they are raced on inputs without any.
  */
-#include <dlfcn.h>
-#include <string.h>
-
 #include "base/heap.h"
+#include "base/math.h"
 #include "bench/peers/peers.h"
 #include "operators/reduce/reduce_config.h"
 
@@ -21,6 +19,25 @@ static struct {
                   size_t bytes, void *stream);
 } cub;
 
+static const peer_function functions[] = { { "ckl_cub_version", 0 },
+                                           { "ckl_cub_reduce_workspace", sizeof(void *) },
+                                           { "ckl_cub_reduce", 2 * sizeof(void *) } };
+
+static const peer_library library = {
+    .name = "CUB peer",
+    .needed = "what scripts/build-peers makes now",
+    .variable = "CKL_CUB_PEER",
+    .places = { "@/libckl_cub_peer.so", "build/libckl_cub_peer.so" },
+    .advice = "scripts/build-peers makes build/libckl_cub_peer.so where nvcc is; CKL_CUB_PEER may name it",
+    .functions = functions,
+    .count = COUNT_OF(functions),
+};
+
+static ckl_status find(void)
+{
+    return peer_open(&library, &cub);
+}
+
 static const int op_numbers[] = { [CKL_REDUCE_SUM] = 1, [CKL_REDUCE_MAX] = 2, [CKL_REDUCE_MIN] = 3 }; // plus 1; 0: none
 static const int dtype_numbers[] = { [CKL_F32] = 0, [CKL_F16] = 1, [CKL_BF16] = 2, [CKL_I32] = 3, [CKL_I64] = 4 };
 
@@ -31,27 +48,6 @@ struct peer_problem {
     void *workspace;
     size_t bytes;
 };
-
-static ckl_status find(void)
-{
-    static const char *const places[] = { "@/libckl_cub_peer.so", "build/libckl_cub_peer.so", NULL };
-    char path[PEER_PATH_BYTES];
-    if (cub.reduce)
-        return CKL_OK;
-    void *library = peer_find_file("CKL_CUB_PEER", places, path) ? dlopen(path, RTLD_NOW | RTLD_LOCAL) : NULL;
-    if (!library)
-        FAIL(CKL_UNSUPPORTED,
-             "no CUB peer: scripts/build-peers makes build/libckl_cub_peer.so where nvcc is; CKL_CUB_PEER "
-             "may name it");
-    void *functions[] = { dlsym(library, "ckl_cub_version"), dlsym(library, "ckl_cub_reduce_workspace"),
-                          dlsym(library, "ckl_cub_reduce") };
-    for (int i = 0; i < 3; i++)
-        if (!functions[i])
-            FAIL(CKL_UNSUPPORTED, "cub: libckl_cub_peer.so is of another version; run scripts/build-peers again");
-    _Static_assert(sizeof cub == sizeof functions, "three functions");
-    memcpy(&cub, functions, sizeof cub);
-    return CKL_OK;
-}
 
 /* Rows of n elements, one after another. */
 static bool is_dense(const reduce_view *v)
@@ -66,7 +62,7 @@ static ckl_status prepare(const test_case *c, ckl_device *device, void *const *p
     const ckl_reduce_desc *d = c->problem;
     reduce_view v = reduce_view_of(d);
     (void)pointers;
-    if (d->fold || (int)d->op >= (int)(sizeof op_numbers / sizeof op_numbers[0]) || op_numbers[d->op] == 0)
+    if (d->fold || (int)d->op >= COUNT_OF(op_numbers) || op_numbers[d->op] == 0)
         FAIL(CKL_UNSUPPORTED, "cub: it is asked for sum, max and min only");
     if (d->output != d->dtype || !is_dense(&v) || v.rows == 0 || v.count == 0)
         FAIL(CKL_UNSUPPORTED, "cub: it reduces whole tensors and dense rows to their own type");

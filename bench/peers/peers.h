@@ -61,9 +61,18 @@ typedef struct peer_function {
     size_t offset;
 } peer_function;
 
-/* Looks up all functions; CKL_UNSUPPORTED: "NAME is too old: it has no ...", and the version that is needed. */
-ckl_status peer_bind(void *library, const char *name, const char *needed, const peer_function *functions, int count,
-                     void *to);
+/* A library that is opened at run time. */
+typedef struct peer_library {
+    const char *name, *needed; // "cuBLASLt", and what is said where it lacks a function: "version 12 or later"
+    const char *variable;      // of the environment; may name its file
+    const char *places[5]; // where it is looked for if that is not set, up to NULL; @ stands for the program's folder
+    const char *advice;    // how to get it
+    const peer_function *functions;
+    int count;
+} peer_library;
+
+/* Opens it and finds its functions, unless they are there. It stays loaded: it may start threads of its own. */
+ckl_status peer_open(const peer_library *library, void *functions);
 
 extern const peer cublaslt_peer, cub_peer, cudnn_peer;
 

@@ -138,11 +138,17 @@ val number_of(val v)
     return ir_pack(v.type, lo, number_of_half(hi));
 }
 
+val element_at(val base, val index, int bytes)
+{
+    val scaled = ir_binary(IR_MUL, ir_convert(base.type, index), ir_int(base.type, bytes));
+    return ir_binary(IR_ADD, base, scaled);
+}
+
 val load_input(program *p, ir_type type)
 {
     if (type == IR_PRED) {
         val x = load_input(p, IR_U32);
-        return ir_compare(IR_LT, ir_binary(IR_AND, x, ir_int(IR_U32, 7)), ir_int(IR_U32, 1 + choose(p, 6)));
+        return ir_compare(IR_LT, ir_binary(IR_AND, x, ir_u32(7)), ir_u32(1 + choose(p, 6)));
     }
     int64_t room = FUZZ_INPUT_BYTES - 8 * FUZZ_THREADS_MAX - 8;
     ir_cache cache = (ir_cache)choose(p, IR_CACHE_READONLY + 1);
@@ -208,8 +214,8 @@ static val shift_amount(program *p, ir_type type)
 {
     bool wide = type == CKL_I64 || type == IR_U64;
     if (chance(p, 2))
-        return ir_int(IR_U32, choose(p, wide ? 64 : 70));
-    return ir_binary(IR_SHR, pick_register(p, IR_U32), ir_int(IR_U32, 1));
+        return ir_u32(choose(p, wide ? 64 : 70));
+    return ir_binary(IR_SHR, pick_register(p, IR_U32), ir_u32(1));
 }
 
 /* Operand `index` of an instruction. */

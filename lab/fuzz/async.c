@@ -8,12 +8,6 @@
 
 enum { ROW = 16 };
 
-static val at_thread(const program *p, val base, int bytes)
-{
-    val wide = base.type == IR_U64 ? ir_convert(IR_U64, p->thread) : p->thread;
-    return ir_binary(IR_ADD, base, ir_binary(IR_MUL, wide, ir_int(base.type, bytes)));
-}
-
 static void load_tile(program *p, val address, int64_t offset)
 {
     val v[4];
@@ -51,14 +45,14 @@ static val new_mbarrier(program *p, int count)
 
 static void wait(val bar, int parity)
 {
-    ir_mbarrier_wait(bar, 0, ir_int(IR_U32, parity));
+    ir_mbarrier_wait(bar, 0, ir_u32(parity));
 }
 
 /* What a copy brought to the tile, 16 bytes a thread; one thread after the last begins again. */
 static void keep_copied(program *p, int64_t at, int bytes)
 {
-    val chunk = ir_binary(IR_REM, p->thread, ir_int(IR_U32, bytes / ROW));
-    load_tile(p, ir_binary(IR_ADD, p->smem, ir_binary(IR_MUL, chunk, ir_int(IR_U32, ROW))), at);
+    val chunk = ir_binary(IR_REM, p->thread, ir_u32(bytes / ROW));
+    load_tile(p, element_at(p->smem, chunk, ROW), at);
 }
 
 /* Each thread copies to its own place. */
@@ -67,27 +61,27 @@ void do_cp_async(program *p)
     ir_at("cp_async", 1);
     int bytes = 4 << choose(p, 3), shift = chance(p, 2) ? choose(p, p->threads) : 0;
     val read = ir_binary(IR_ADD, p->own, ir_int(IR_U64, 16 * choose(p, 200) - FUZZ_OWN));
-    val write = at_thread(p, p->smem, ROW), valid = ir_int(IR_U32, bytes);
+    val write = element_at(p->smem, p->thread, ROW), valid = ir_u32(bytes);
     if (chance(p, 2))
-        valid = ir_binary(IR_REM, pick_register(p, IR_U32), ir_int(IR_U32, bytes + 1));
-    const val zero[] = { ir_int(IR_U32, 0), ir_int(IR_U32, 0), ir_int(IR_U32, 0), ir_int(IR_U32, 0) };
+        valid = ir_binary(IR_REM, pick_register(p, IR_U32), ir_u32(bytes + 1));
+    const val zero[] = { ir_u32(0), ir_u32(0), ir_u32(0), ir_u32(0) };
     settle_smem(p);
     ir_store(IR_SHARED, IR_CACHE_DEFAULT, IR_U32, 4, write, 0, zero);
     ir_cp_async(write, 0, read, bytes, valid);
     ir_plain(IR_CP_ASYNC_COMMIT, 0, 0);
     ir_plain(IR_CP_ASYNC_WAIT, 0, 0);
     settle_smem(p);
-    val other = ir_binary(IR_XOR, p->thread, ir_int(IR_U32, shift));
-    load_tile(p, ir_binary(IR_ADD, p->smem, ir_binary(IR_MUL, other, ir_int(IR_U32, ROW))), 0);
+    val other = ir_binary(IR_XOR, p->thread, ir_u32(shift));
+    load_tile(p, element_at(p->smem, other, ROW), 0);
 }
 
 /* Two phases of a barrier at which all threads arrive, with an exchange in each. */
 void do_mbarrier(program *p)
 {
     ir_at("mbarrier", 1);
-    val bar = new_mbarrier(p, p->threads), place = at_thread(p, p->smem, 4), got = ir_reg(IR_U32);
-    val other = ir_binary(IR_XOR, p->thread, ir_int(IR_U32, choose(p, p->threads)));
-    other = ir_binary(IR_ADD, p->smem, ir_binary(IR_MUL, other, ir_int(IR_U32, 4)));
+    val bar = new_mbarrier(p, p->threads), place = element_at(p->smem, p->thread, 4), got = ir_reg(IR_U32);
+    val other = ir_binary(IR_XOR, p->thread, ir_u32(choose(p, p->threads)));
+    other = element_at(p->smem, other, 4);
     for (int phase = 0; phase < 2; phase++) {
         val x = pick(p, IR_U32), v = ir_reg(IR_U32);
         int64_t offset = FUZZ_EXCHANGE + 1024 * phase;
@@ -109,12 +103,7 @@ void do_prefetch(program *p)
     else if (chance(p, 2))
         ir_prefetch(p->base);
     else
-        ir_bulk_prefetch(p->base, ir_int(IR_U32, 16 * (1 + choose(p, 32))));
-}
-
-static val in_this_cta(const program *p, val global, int bytes_per_cta)
-{
-    return ir_binary(IR_ADD, global, ir_binary(IR_MUL, ir_convert(IR_U64, p->rank), ir_int(IR_U64, bytes_per_cta)));
+        ir_bulk_prefetch(p->base, ir_u32(16 * (1 + choose(p, 32))));
 }
 
 /* One thread copies inputs in, and from shared memory out, each in 16-byte multiples. */
@@ -126,16 +115,16 @@ void do_bulk(program *p)
     ir_at("bulk", 1);
     val bar = new_mbarrier(p, 1);
     ir_if(p->leader);
-    ir_mbarrier_expect(bar, 0, ir_int(IR_U32, bytes));
-    val source = ir_binary(IR_ADD, in_this_cta(p, p->base, half), ir_int(IR_U64, from));
-    ir_bulk_load(p->smem, to, source, ir_int(IR_U32, bytes), bar);
+    ir_mbarrier_expect(bar, 0, ir_u32(bytes));
+    val source = ir_binary(IR_ADD, element_at(p->base, p->rank, half), ir_int(IR_U64, from));
+    ir_bulk_load(p->smem, to, source, ir_u32(bytes), bar);
     ir_end_if();
     wait(bar, 0);
     keep_copied(p, to, bytes);
     settle_smem(p);
     ir_if(p->leader);
-    val target = ir_binary(IR_ADD, in_this_cta(p, p->base, half), ir_int(IR_U64, FUZZ_BULK + out));
-    ir_bulk_store(target, p->smem, to, ir_int(IR_U32, bytes));
+    val target = ir_binary(IR_ADD, element_at(p->base, p->rank, half), ir_int(IR_U64, FUZZ_BULK + out));
+    ir_bulk_store(target, p->smem, to, ir_u32(bytes));
     ir_plain(IR_BULK_COMMIT, 0, 0);
     if (chance(p, 2))
         ir_plain(IR_BULK_WAIT, 0, 1);
@@ -165,10 +154,10 @@ void do_tma(program *p)
     val c[4];
     int64_t at = 1024 * choose(p, 14); // a box has at most 2 kB
     ir_at("tma", 1);
-    val bar = new_mbarrier(p, 1), none = ir_int(IR_U32, 0);
+    val bar = new_mbarrier(p, 1), none = ir_u32(0);
     choose_box(p, true, c);
     ir_if(p->leader);
-    ir_mbarrier_expect(bar, 0, ir_int(IR_U32, box_bytes(p)));
+    ir_mbarrier_expect(bar, 0, ir_u32(box_bytes(p)));
     ir_tma_load(p->smem, at, p->maps[0], bar, none, 4, c);
     ir_end_if();
     wait(bar, 0);
@@ -195,11 +184,11 @@ void do_multicast(program *p)
     val bar = new_mbarrier(p, 1);
     choose_box(p, true, c);
     ir_if(p->leader);
-    ir_mbarrier_expect(bar, 0, ir_int(IR_U32, box_bytes(p)));
+    ir_mbarrier_expect(bar, 0, ir_u32(box_bytes(p)));
     ir_end_if();
     settle_cluster(p);
-    ir_if(ir_binary(IR_AND, p->leader, ir_compare(IR_EQ, p->rank, ir_int(IR_U32, choose(p, 2)))));
-    ir_tma_load(p->smem, at, p->maps[0], bar, ir_int(IR_U32, 3), 4, c);
+    ir_if(ir_binary(IR_AND, p->leader, ir_compare(IR_EQ, p->rank, ir_u32(choose(p, 2)))));
+    ir_tma_load(p->smem, at, p->maps[0], bar, ir_u32(3), 4, c);
     ir_end_if();
     wait(bar, 0);
     keep_copied(p, at, box_bytes(p));
@@ -207,7 +196,7 @@ void do_multicast(program *p)
 
 static val peer_of(const program *p)
 {
-    return ir_binary(IR_XOR, p->rank, ir_int(IR_U32, 1));
+    return ir_binary(IR_XOR, p->rank, ir_u32(1));
 }
 
 /* Stores into the other CTA, or reads from it what it stored. */
@@ -216,7 +205,7 @@ void do_cluster_exchange(program *p)
     if (p->cluster == 1)
         return;
     ir_at("cluster_exchange", 1);
-    val x = pick(p, IR_U32), got = ir_reg(IR_U32), mine = at_thread(p, p->smem, 4);
+    val x = pick(p, IR_U32), got = ir_reg(IR_U32), mine = element_at(p->smem, p->thread, 4);
     val theirs = ir_mapa(mine, peer_of(p));
     bool push = chance(p, 2);
     settle_cluster(p);
@@ -239,18 +228,17 @@ void do_store_async(program *p)
     ir_type type = types[choose(p, 4)];
     int size = ir_type_bytes(type);
     val bar = new_mbarrier(p, 1), peer = peer_of(p), got = ir_reg(type), peer_bar = ir_mapa(bar, peer);
-    val mine = at_thread(p, p->smem, size), theirs = ir_mapa(mine, peer);
+    val mine = element_at(p->smem, p->thread, size), theirs = ir_mapa(mine, peer);
     ir_if(p->leader);
-    ir_mbarrier_expect(bar, 0, ir_int(IR_U32, size * p->threads));
+    ir_mbarrier_expect(bar, 0, ir_u32(size * p->threads));
     ir_end_if();
     settle_cluster(p);
     ir_store_async(theirs, FUZZ_EXCHANGE, peer_bar, pick(p, type));
-    const val in[] = { bar, ir_int(IR_U32, 0) };
+    const val in[] = { bar, ir_u32(0) };
     ir_emit((ir_inst){ .op = IR_MBARRIER_WAIT, .scope = IR_SCOPE_CLUSTER }, 0, NULL, 2, in);
     ir_load(IR_SHARED, IR_CACHE_DEFAULT, type, 1, mine, FUZZ_EXCHANGE, &got);
     keep(p, got);
     val go = new_mbarrier(p, p->threads);
     ir_mbarrier_arrive(IR_SHARED_CLUSTER, ir_mapa(go, peer), 0);
-    ir_emit((ir_inst){ .op = IR_MBARRIER_WAIT, .scope = IR_SCOPE_CLUSTER }, 0, NULL, 2,
-            (val[]){ go, ir_int(IR_U32, 0) });
+    ir_emit((ir_inst){ .op = IR_MBARRIER_WAIT, .scope = IR_SCOPE_CLUSTER }, 0, NULL, 2, (val[]){ go, ir_u32(0) });
 }

@@ -15,7 +15,7 @@ val uniform_predicate(program *p)
 {
     val word = ir_reg(IR_U32);
     ir_load(IR_GLOBAL, IR_CACHE_DEFAULT, IR_U32, 1, p->base, choose(p, FUZZ_INPUT_BYTES / 4) * 4, &word);
-    return ir_compare(IR_LT, ir_binary(IR_AND, word, ir_int(IR_U32, 15)), ir_int(IR_U32, 3 + choose(p, 10)));
+    return ir_compare(IR_LT, ir_binary(IR_AND, word, ir_u32(15)), ir_u32(3 + choose(p, 10)));
 }
 
 static void declare(program *p)
@@ -92,11 +92,11 @@ void do_loop(program *p)
         return;
     ir_at("loop", 1);
     bool converged = p->converged, in_loop = p->in_loop, uniform = chance(p, 2);
-    val round = ir_reg(IR_U32), rounds = ir_int(IR_U32, 1 + choose(p, LOOP_MAX));
+    val round = ir_reg(IR_U32), rounds = ir_u32(1 + choose(p, LOOP_MAX));
     if (!uniform)
-        rounds = ir_binary(IR_AND, pick_register(p, IR_U32), ir_int(IR_U32, LOOP_MAX - 1));
+        rounds = ir_binary(IR_AND, pick_register(p, IR_U32), ir_u32(LOOP_MAX - 1));
     declare(p);
-    ir_assign(round, ir_int(IR_U32, 0));
+    ir_assign(round, ir_u32(0));
     p->converged = converged && uniform;
     p->in_loop = true;
     ir_loop();
@@ -105,7 +105,7 @@ void do_loop(program *p)
     if (!uniform && chance(p, 2))
         leave_early(p);
     ir_at("end_loop", 1);
-    ir_assign(round, ir_binary(IR_ADD, round, ir_int(IR_U32, 1)));
+    ir_assign(round, ir_binary(IR_ADD, round, ir_u32(1)));
     ir_end_loop();
     p->converged = converged;
     p->in_loop = in_loop;

@@ -54,8 +54,8 @@ static val usual_operands(val word, ir_type type)
         [CKL_I8] = { ~0u, 0 },
         [CKL_U8] = { ~0u, 0 },
     };
-    val bits = ir_binary(IR_AND, word, ir_int(IR_U32, forms[type].random));
-    return ir_binary(IR_OR, bits, ir_int(IR_U32, forms[type].set));
+    val bits = ir_binary(IR_AND, word, ir_u32(forms[type].random));
+    return ir_binary(IR_OR, bits, ir_u32(forms[type].set));
 }
 
 /* On Hopper now and then of any size, of at most 1 or 2, or of tiny ones. */
@@ -64,7 +64,7 @@ static val operands_of(program *p, val word, ir_type type)
     static const uint32_t sizes[] = { 0xffffffff, 0xbfffbfff, 0x87ff87ff, 0xffff0000 };
     if (p->target != IR_SM90A || !chance(p, 3))
         return usual_operands(word, type);
-    return ir_binary(IR_AND, word, ir_int(IR_U32, sizes[choose(p, COUNT_OF(sizes))]));
+    return ir_binary(IR_AND, word, ir_u32(sizes[choose(p, COUNT_OF(sizes))]));
 }
 
 static val some_operands(program *p, ir_type type)
@@ -119,7 +119,7 @@ void do_mma(program *p)
 /* Fills the tile with operands of tensor cores, chunk by chunk. */
 static void fill_tile(program *p, ir_type type)
 {
-    val v[4], mine = ir_binary(IR_ADD, p->smem, ir_binary(IR_MUL, p->thread, ir_int(IR_U32, CHUNK)));
+    val v[4], mine = element_at(p->smem, p->thread, CHUNK);
     for (int i = 0; i < 4; i++)
         v[i] = some_operands(p, type);
     settle_smem(p);
@@ -134,13 +134,12 @@ void do_ldmatrix(program *p)
 {
     fill_tile(p, choose_half(p));
     ir_at("ldmatrix", 1);
-    val row = ir_binary(IR_AND, pick_register(p, IR_U32), ir_int(IR_U32, FUZZ_TILE_BYTES / CHUNK / 2 - 1)), d[4];
+    val row = ir_binary(IR_AND, pick_register(p, IR_U32), ir_u32(FUZZ_TILE_BYTES / CHUNK / 2 - 1)), d[4];
     int n = 1 << choose(p, 3);
     bool transpose = chance(p, 2);
     for (int i = 0; i < n; i++)
         d[i] = ir_reg(IR_U32);
-    ir_ldmatrix(n, transpose, ir_binary(IR_ADD, p->smem, ir_binary(IR_MUL, row, ir_int(IR_U32, CHUNK))),
-                CHUNK * choose(p, 64), d);
+    ir_ldmatrix(n, transpose, element_at(p->smem, row, CHUNK), CHUNK * choose(p, 64), d);
     for (int i = 0; i < n; i++)
         keep(p, d[i]);
 }
@@ -149,14 +148,14 @@ void do_ldmatrix(program *p)
 void do_stmatrix(program *p)
 {
     ir_at("stmatrix", 1);
-    val x[4], d[4], slot = ir_binary(IR_XOR, p->thread, ir_int(IR_U32, choose(p, p->threads)));
+    val x[4], d[4], slot = ir_binary(IR_XOR, p->thread, ir_u32(choose(p, p->threads)));
     int n = 1 << choose(p, 3);
     for (int i = 0; i < n; i++)
         x[i] = pick(p, IR_U32);
     for (int i = 0; i < 4; i++)
         d[i] = ir_reg(IR_U32);
-    val row = ir_binary(IR_ADD, p->smem, ir_binary(IR_MUL, slot, ir_int(IR_U32, CHUNK)));
-    val zero[] = { ir_int(IR_U32, 0), ir_int(IR_U32, 0), ir_int(IR_U32, 0), ir_int(IR_U32, 0) };
+    val row = element_at(p->smem, slot, CHUNK);
+    val zero[] = { ir_u32(0), ir_u32(0), ir_u32(0), ir_u32(0) };
     settle_smem(p);
     ir_store(IR_SHARED, IR_CACHE_DEFAULT, IR_U32, 4, row, 0, zero);
     settle_smem(p);
@@ -208,7 +207,7 @@ static val descriptor(program *p, int rows, bool major)
     int start = 1024 * choose(p, (FUZZ_TILE_BYTES - extent_of(x, rows, major)) / 1024 + 1);
     if (x.span > 32 && !major)
         start += 32 * choose(p, x.span / 32); // a later k of the same rows
-    val address = ir_binary(IR_SHR, ir_binary(IR_ADD, p->smem, ir_int(IR_U32, start)), ir_int(IR_U32, 4));
+    val address = ir_binary(IR_SHR, ir_binary(IR_ADD, p->smem, ir_u32(start)), ir_u32(4));
     uint64_t fields = (uint64_t)x.leading / 16 << 16 | (uint64_t)x.stride / 16 << 32 | (uint64_t)x.swizzle << 62;
     return ir_binary(IR_OR, ir_convert(IR_U64, address), ir_int(IR_U64, (int64_t)fields));
 }
@@ -218,7 +217,7 @@ static void keep_accumulators(program *p, int count, const val *d)
 {
     val all = ir_bitcast(IR_U32, d[0]);
     for (int i = 1; i < count; i++)
-        all = ir_binary(IR_XOR, ir_binary(IR_MUL, all, ir_int(IR_U32, 3)), ir_bitcast(IR_U32, d[i]));
+        all = ir_binary(IR_XOR, ir_binary(IR_MUL, all, ir_u32(3)), ir_bitcast(IR_U32, d[i]));
     keep(p, all);
     for (int i = 0; i < KEPT; i++)
         keep(p, d[choose(p, count)]);

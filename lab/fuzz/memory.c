@@ -102,8 +102,7 @@ void do_global_sums(program *p)
     ir_at("global_sums", 1);
     ir_type type;
     ir_reduction op = choose_reduction(p, true, &type);
-    val which = ir_binary(IR_MUL, ir_binary(IR_AND, pick_register(p, IR_U32), ir_int(IR_U32, SUMS - 1)),
-                          ir_int(IR_U32, SUM_BYTES));
+    val which = ir_binary(IR_MUL, ir_binary(IR_AND, pick_register(p, IR_U32), ir_u32(SUMS - 1)), ir_u32(SUM_BYTES));
     val address = ir_binary(IR_ADD, p->base, ir_convert(IR_U64, which)), x = addend(p, type);
     int64_t offset = FUZZ_SUMS + 128 * p->sums++;
     if (chance(p, 2))
@@ -119,7 +118,7 @@ void settle_smem(program *p)
 {
     if (p->target == IR_SM90A)
         ir_plain(IR_FENCE_PROXY_ASYNC, 0, 0);
-    ir_bar_sync(ir_int(IR_U32, choose(p, 8)), p->threads);
+    ir_bar_sync(ir_u32(choose(p, 8)), p->threads);
 }
 
 val barrier_address(program *p)
@@ -133,11 +132,11 @@ void do_exchange(program *p)
     ir_at("exchange", 1);
     ir_type type = choose_type(p, memory_types);
     int n = choose_count(p, type), bytes = n * bytes_of(type);
-    val mask = ir_int(IR_U32, p->threads - 1);
-    val to = ir_binary(IR_XOR, p->thread, ir_int(IR_U32, choose(p, p->threads)));
-    val from = ir_binary(IR_AND, ir_binary(IR_ADD, p->thread, ir_int(IR_U32, choose(p, p->threads))), mask);
-    val write = ir_binary(IR_ADD, p->smem, ir_binary(IR_MUL, to, ir_int(IR_U32, bytes)));
-    val read = ir_binary(IR_ADD, p->smem, ir_binary(IR_MUL, from, ir_int(IR_U32, bytes)));
+    val mask = ir_u32(p->threads - 1);
+    val to = ir_binary(IR_XOR, p->thread, ir_u32(choose(p, p->threads)));
+    val from = ir_binary(IR_AND, ir_binary(IR_ADD, p->thread, ir_u32(choose(p, p->threads))), mask);
+    val write = element_at(p->smem, to, bytes);
+    val read = element_at(p->smem, from, bytes);
     settle_smem(p);
     store_some(p, IR_SHARED, type, n, write, FUZZ_EXCHANGE);
     settle_smem(p);
@@ -150,16 +149,16 @@ void do_exchange(program *p)
 void do_pair_of_barriers(program *p)
 {
     ir_at("barriers", 1);
-    val half = ir_int(IR_U32, p->threads / 2), id = ir_int(IR_U32, 8 + choose(p, 8)), got = ir_reg(IR_U32);
-    val place = ir_binary(IR_ADD, p->smem, ir_binary(IR_MUL, p->thread, ir_int(IR_U32, 4))), x = pick(p, IR_U32);
+    val half = ir_u32(p->threads / 2), id = ir_u32(8 + choose(p, 8)), got = ir_reg(IR_U32);
+    val place = element_at(p->smem, p->thread, 4), x = pick(p, IR_U32);
     ir_assign(got, x);
     settle_smem(p);
-    ir_if(ir_compare(IR_LT, ir_sreg(IR_WARP), ir_int(IR_U32, p->threads / 64)));
+    ir_if(ir_compare(IR_LT, ir_sreg(IR_WARP), ir_u32(p->threads / 64)));
     ir_store(IR_SHARED, IR_CACHE_DEFAULT, IR_U32, 1, place, FUZZ_EXCHANGE, &x);
     ir_bar_arrive(id, p->threads);
     ir_else();
     ir_bar_sync(id, p->threads);
-    val other = ir_binary(IR_SUB, place, ir_binary(IR_MUL, half, ir_int(IR_U32, 4)));
+    val other = ir_binary(IR_SUB, place, ir_binary(IR_MUL, half, ir_u32(4)));
     ir_load(IR_SHARED, IR_CACHE_DEFAULT, IR_U32, 1, other, FUZZ_EXCHANGE, &got);
     ir_end_if();
     keep(p, got);

@@ -127,13 +127,12 @@ static void begin(program *p)
     ir_at("begin", 1);
     val tid = ir_sreg(IR_TID_X);
     p->thread = tid;
-    p->rank = p->cluster > 1 ? ir_sreg(IR_CLUSTER_RANK) : ir_int(IR_U32, 0);
-    p->leader = ir_compare(IR_EQ, tid, ir_int(IR_U32, 0));
-    val place = ir_binary(IR_ADD, ir_binary(IR_MUL, p->rank, ir_int(IR_U32, p->threads)), tid);
+    p->rank = p->cluster > 1 ? ir_sreg(IR_CLUSTER_RANK) : ir_u32(0);
+    p->leader = ir_compare(IR_EQ, tid, ir_u32(0));
+    val place = ir_binary(IR_ADD, ir_binary(IR_MUL, p->rank, ir_u32(p->threads)), tid);
     val wide = ir_convert(IR_U64, place);
-    p->input = ir_binary(IR_ADD, p->base, ir_binary(IR_MUL, wide, ir_int(IR_U64, 8)));
-    p->own = ir_binary(IR_ADD, ir_binary(IR_ADD, p->base, ir_int(IR_U64, FUZZ_OWN)),
-                       ir_binary(IR_MUL, wide, ir_int(IR_U64, 16)));
+    p->input = element_at(p->base, wide, 8);
+    p->own = element_at(ir_binary(IR_ADD, p->base, ir_int(IR_U64, FUZZ_OWN)), wide, 16);
     p->smem = ir_smem_address(0);
     cluster_barrier(p);
     for (int i = 0; i < COUNT_OF(first); i++)
@@ -144,18 +143,18 @@ static void begin(program *p)
 /* Stores every value, each thread beside the others; an early end of some threads may fall in between. */
 static void end(program *p, int64_t *bytes)
 {
-    val place = ir_binary(IR_ADD, ir_binary(IR_MUL, p->rank, ir_int(IR_U32, p->threads)), p->thread);
+    val place = ir_binary(IR_ADD, ir_binary(IR_MUL, p->rank, ir_u32(p->threads)), p->thread);
     val wide = ir_convert(IR_U64, place), address[9] = { 0 };
     int64_t at = FUZZ_OUTPUT;
     for (int size = 2; size <= 8; size *= 2)
-        address[size] = ir_binary(IR_ADD, p->base, ir_binary(IR_MUL, wide, ir_int(IR_U64, size)));
+        address[size] = element_at(p->base, wide, size);
     ir_at("end", 1);
     cluster_barrier(p);
     int leave = chance(p, 4) ? choose(p, p->count) : -1;
     for (int i = 0; i < p->count; i++) {
         val v = p->pool[i];
         if (v.type == IR_PRED)
-            v = ir_select(v, ir_int(IR_U32, 1), ir_int(IR_U32, 0));
+            v = ir_select(v, ir_u32(1), ir_u32(0));
         int size = ir_type_bytes(v.type);
         ir_store(IR_GLOBAL, IR_CACHE_DEFAULT, v.type, 1, address[size], at, &v);
         at += size * FUZZ_THREADS_MAX;
@@ -235,10 +234,10 @@ static void describe(fuzz_batch *batch)
         maps[0] = declare_map(batch, "inputs");
         maps[1] = declare_map(batch, "copies");
     }
-    val number = ir_binary(IR_DIV, ir_sreg(IR_CTA_X), ir_int(IR_U32, ir_current()->cluster));
+    val number = ir_binary(IR_DIV, ir_sreg(IR_CTA_X), ir_u32(ir_current()->cluster));
     for (int i = 0; i < batch->count; i++) {
         if (batch->count > 1)
-            ir_if(ir_compare(IR_EQ, number, ir_int(IR_U32, i)));
+            ir_if(ir_compare(IR_EQ, number, ir_u32(i)));
         append(batch, i, memory, slice, maps, &batch->slice_bytes);
         if (batch->count > 1)
             ir_end_if();

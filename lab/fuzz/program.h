@@ -62,8 +62,9 @@ val pick(program *p, ir_type type); // any value of the type, a constant now and
 val pick_register(program *p, ir_type type);
 val number_of(val v); // floats: NaNs replaced, because their bits are not promised
 val load_input(program *p, ir_type type);
-val small_float(program *p, ir_type type); // -8 .. 7, of halves 0 or 1: sums of a cluster are exact in any order
-val barrier_address(program *p);           // of the next mbarrier
+val small_float(program *p, ir_type type);      // -8 .. 7, of halves 0 or 1: sums of a cluster are exact in any order
+val barrier_address(program *p);                // of the next mbarrier
+val element_at(val base, val index, int bytes); // the address of element `index`, u32, of so many bytes
 
 /* The register that holds an element of memory: 8-bit types live in 16 bits. */
 ir_type register_type(ir_type memory);

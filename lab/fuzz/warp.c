@@ -9,7 +9,7 @@ static const uint32_t words =
 void do_shuffle(program *p)
 {
     ir_at("shuffle", 1);
-    val lane = chance(p, 2) ? ir_int(IR_U32, choose(p, 32)) : pick_register(p, IR_U32);
+    val lane = chance(p, 2) ? ir_u32(choose(p, 32)) : pick_register(p, IR_U32);
     val x = pick_register(p, choose_type(p, words));
     keep(p, ir_shuffle((ir_shuffle_kind)choose(p, 4), x, lane));
 }
@@ -32,7 +32,7 @@ void do_redux(program *p)
 void do_elect(program *p)
 {
     ir_at("elect", 1);
-    val one = ir_select(ir_elect(), ir_int(IR_U32, 1), ir_int(IR_U32, 0));
+    val one = ir_select(ir_elect(), ir_u32(1), ir_u32(0));
     keep(p, ir_redux(IR_RED_ADD, one));
 }
 

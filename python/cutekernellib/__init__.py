@@ -65,5 +65,5 @@ for _name in __all__:
 def __getattr__(name):
     if name == "torch":  # which not everybody has
         return _importlib.import_module(".torch", __name__)
-    told = f"; the operator is operators[{name!r}]" if name in operators else ""
-    raise AttributeError(f"module {__name__} has no attribute {name}{told}")
+    told = f"the operator is operators[{name!r}]" if name in operators else f"it has {' '.join(__all__)}"
+    raise AttributeError(f"module {__name__} has no attribute {name}; {told}")

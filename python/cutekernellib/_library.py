@@ -33,6 +33,8 @@ tvm_ffi.register_error("NotImplementedError", NotImplementedError)  # the other 
 CPU, CUDA = 1, 2  # DLPack's types of devices
 
 _path = os.environ.get("CKL_LIBRARY") or pathlib.Path(__file__).parent / "libcutekernellib.so"
+if not pathlib.Path(_path).is_file():
+    raise ImportError(f"there is no {_path}: `pip install .` brings the library, CKL_LIBRARY names that of a build")
 module = tvm_ffi.load_module(str(_path))
 
 

@@ -124,6 +124,14 @@ static void print_choice(const field *f, int value, text *out)
         text_printf(out, "%d", value); // not one of the names: a desc made in C
 }
 
+static void print_dtype(ckl_dtype value, text *out)
+{
+    if ((unsigned)value < CKL_DTYPE_COUNT)
+        text_printf(out, "%s", ckl_dtype_name(value));
+    else
+        text_printf(out, "%d", (int)value);
+}
+
 void field_print(const field *f, const void *member, text *out)
 {
     switch (f->kind) {
@@ -140,7 +148,7 @@ void field_print(const field *f, const void *member, text *out)
         text_append(out, *(const bool *)member ? "1" : "0", 1);
         break;
     case FIELD_ckl_dtype:
-        text_printf(out, "%s", ckl_dtype_name(*(const ckl_dtype *)member));
+        print_dtype(*(const ckl_dtype *)member, out);
         break;
     case FIELD_choice:
         print_choice(f, *(const int *)member, out);

@@ -124,14 +124,14 @@ words_cut words_cut_from(const val *pair, int count, val bytes, int element)
     for (int i = 0; i < left; i++)
         cut.shifted[i] = pair[i];
     for (int by = count / 2; by > 0; by /= 2)
-        moves[by] = ir_compare(IR_NE, ir_binary(IR_AND, bytes, ir_int(IR_U32, by * WORD_BYTES)), ir_int(IR_U32, 0));
+        moves[by] = ir_compare(IR_NE, ir_binary(IR_AND, bytes, ir_u32(by * WORD_BYTES)), ir_u32(0));
     for (int by = count / 2; by > 0; by /= 2) {
         left -= by;
         for (int i = 0; i < left; i++)
             cut.shifted[i] = ir_select(moves[by], cut.shifted[i + by], cut.shifted[i]);
     }
-    val past = ir_binary(IR_AND, bytes, ir_int(IR_U32, WORD_BYTES - 1));
-    cut.selector = ir_binary(IR_ADD, ir_binary(IR_MUL, past, ir_int(IR_U32, 0x1111)), ir_int(IR_U32, 0x3210));
+    val past = ir_binary(IR_AND, bytes, ir_u32(WORD_BYTES - 1));
+    cut.selector = ir_binary(IR_ADD, ir_binary(IR_MUL, past, ir_u32(0x1111)), ir_u32(0x3210));
     return cut;
 }
 

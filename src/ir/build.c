@@ -284,7 +284,7 @@ val ir_coerce(ir_type type, val v)
             return ir_int(type, v.i);
         }
     }
-    ir_fail("%s where %s is expected", ir_type_text(v.type), ir_type_text(type));
+    ir_fail("%s where %s is expected; convert() changes types", ir_type_text(v.type), ir_type_text(type));
     return ir_int(type, 0);
 }
 

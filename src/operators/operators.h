@@ -159,8 +159,8 @@ typedef enum operand_fill { FILL_INTEGERS, FILL_UNIFORM, FILL_NORMAL, FILL_HARD 
  * What the reference computes and where it writes: value[i] and the sum of the absolute values of the terms that made
  * it, for the bound. Of integer outputs the value is not yet truncated, and the magnitude is 0 where no float was
  * rounded on the way. A value of NaN with the magnitude REFERENCE_OPEN: the definition leaves the element open, and
- * anything is right. Elements first .. first+count-1 of a row of the output, where the operator leaves its slices to
- * the default.
+ * anything is right. Of output number `output`, counted from 0: elements first .. first+count-1 of a row, where the
+ * operator leaves its slices to the default.
  */
 #define REFERENCE_OPEN (-INFINITY) // no sum of absolute values: a NaN of infinities that meet must be one
 typedef struct reference_slice {

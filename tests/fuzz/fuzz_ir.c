@@ -198,7 +198,7 @@ static void describe(const char *text)
     val lane = ir_sreg(IR_TID_X);
     ir_convert(CKL_F32, lane);
     ir_convert(IR_U64, lane);
-    ir_compare(IR_LT, lane, ir_int(IR_U32, 7));
+    ir_compare(IR_LT, lane, ir_u32(7));
     for (const char *at = text, *end; *at && !ir_failed(); at = *end ? end + 1 : end) {
         end = at + strcspn(at, "\n;");
         words w = read_line(at, (size_t)(end - at));

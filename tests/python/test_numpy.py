@@ -240,12 +240,19 @@ class Errors(unittest.TestCase):
         self.fails(TypeError, "prepare: lines are a list", ckl.prepare, "softmax shape=4x8", device="cpu")
         self.fails(ValueError, "cuda:x is none of cuda, cuda:NUMBER, cpu", ckl.device_info, "cuda:x")
         self.fails(AttributeError, r"the operator is operators\['gemm'\]", lambda: ckl.gemm)
+        self.fails(AttributeError, "no attribute matmul; it has .* linear", lambda: ckl.matmul)
         self.fails(KeyError, "softmx is none of the operators add attention", lambda: ckl.operators["softmx"])
         self.fails(ValueError, "bias", ckl.linear, x, normal(3, 8), normal(4))
         self.fails(ValueError, "weight", ckl.rms_norm, x, normal(9))
         self.fails(ValueError, "target", ckl.cross_entropy, x, np.zeros(5, np.int64))
         self.fails(ValueError, "positions", ckl.rope, half[0], None, np.zeros(3, np.int32))
         self.fails(ValueError, "attention: q", ckl.attention, half, half, half[:, :, :2])
+
+    def test_there_is_no_library(self):
+        environment = {**os.environ, "CKL_LIBRARY": "/nowhere/libcutekernellib.so"}
+        command = [sys.executable, "-c", "import cutekernellib"]
+        said = subprocess.run(command, capture_output=True, text=True, check=False, env=environment).stderr
+        self.assertIn("ImportError: there is no /nowhere/libcutekernellib.so: `pip install .` brings the library", said)
 
 
 class Types(unittest.TestCase):
