@@ -119,10 +119,11 @@ static tiled_problem problem_of(const ckl_gemm_desc *d, const gemm_sm90_config *
     p.ends_short = d->k % gemm_tile_k(d->a) != 0;
     p.crossing_m = crossing_of(d, c->swap ? 'b' : 'a', p.rows, c->tile_m);
     p.crossing_n = crossing_of(d, c->swap ? 'a' : 'b', p.cols, c->tile_n);
+    const int shear = c->sheared ? GEMM_SHEAR : 0;
     int cluster = c->cluster_m * c->cluster_n * c->split;
     int64_t slots = gemm_sm90_clusters(sm_count, cluster) * cluster;
-    p.tiles =
-        ceil_div(p.rows, c->tile_m * c->cluster_m) * ceil_div(p.cols, c->tile_n * c->cluster_n) * cluster * d->batch;
+    p.tiles = ceil_div(p.rows, c->tile_m * c->cluster_m) *
+              ceil_div(p.cols + shear, (c->tile_n - shear) * c->cluster_n) * cluster * d->batch;
     p.turns = ceil_div(p.tiles, slots);
     p.ctas = min_i64(p.tiles, slots);
     return p;

@@ -156,8 +156,32 @@ static ckl_status admit_sm90_pointers(const ckl_gemm_desc *d, const gemm_sm90_co
 /* Tiles of clusters. */
 static int64_t tiles_of(const ckl_gemm_desc *d, const gemm_sm90_config *c)
 {
-    const int64_t side_m = c->tile_m * c->cluster_m, side_n = c->tile_n * c->cluster_n;
-    return gemm_tiles(d, c->swap ? side_n : side_m, c->swap ? side_m : side_n);
+    ckl_gemm_desc whole = *d;
+    const int shear = c->sheared ? GEMM_SHEAR : 0;
+    whole.n += shear;
+    const int64_t side_m = c->tile_m * c->cluster_m, side_n = (c->tile_n - shear) * c->cluster_n;
+    return gemm_tiles(&whole, c->swap ? side_n : side_m, c->swap ? side_m : side_n);
+}
+
+bool gemm_sm90_may_shear(const ckl_gemm_desc *d)
+{
+    enum { SECTOR = 32, PAIR = 2 };
+    const bool plain = !d->c && !gemm_has_x(d) && !d->bias && !d->scale_a && !d->scale_b && !d->scale_d && !d->gated &&
+                       !d->weighted && !d->epilogue && !d->groups && !d->pointers && !d->scatter && d->batch == 1;
+    return plain && (d->d == CKL_F16 || d->d == CKL_BF16) && gemm_is_k_major(d, 'b') && d->m >= PAIR &&
+           d->ldd * PAIR % SECTOR == SECTOR / 2 && d->n % GEMM_SHEAR == 0;
+}
+
+static ckl_status admit_sm90_shear(const ckl_gemm_desc *d, const gemm_sm90_config *c)
+{
+    enum { SPAN = 64 };
+    if (c->sheared && (!gemm_sm90_may_shear(d) || c->swap || c->split > 1 || c->ragged || c->batched ||
+                       c->cluster_m > 1 || c->consumers < 2 || c->tile_n % SPAN != GEMM_SHEAR))
+        FAIL(CKL_UNSUPPORTED,
+             "gemm sm90: sheared=1 is of a plain D of 16 bits, every other row of which begins inside a sector, in "
+             "tiles of %d columns more than whole boxes by two consumers, without clusters along M",
+             GEMM_SHEAR);
+    return CKL_OK;
 }
 
 static ckl_status admit_sm90_types(const ckl_gemm_desc *d, const ckl_device_info *device, const gemm_sm90_config *c)
@@ -224,6 +248,7 @@ ckl_status gemm_sm90_admit(const void *desc, const ckl_device_info *device, cons
     TRY(admit_sm90_tile(c));
     TRY(admit_sm90_cluster(c));
     TRY(admit_sm90_stays(d, c));
+    TRY(admit_sm90_shear(d, c));
     TRY(admit_sm90_layout(c));
     TRY(admit_sm90_scales(c));
     TRY(admit_sm90_memory(c, device));
@@ -279,6 +304,15 @@ static param_tensor scales_of(const ckl_gemm_desc *d, char matrix, const void *s
                            .l2_promotion = 128 };
 }
 
+/* Every other row of D, from one on. */
+static param_tensor rows_in_turn(const ckl_gemm_desc *d, const void *pointer, int first)
+{
+    param_tensor rows = gemm_tensor_of(d, 'd', (const char *)pointer + first * d->ldd * (int64_t)ckl_dtype_bytes(d->d));
+    rows.size[1] = ceil_div(rows.size[1] - first, 2);
+    rows.stride[1] *= 2;
+    return rows;
+}
+
 ckl_status gemm_sm90_launch(const ckl_plan *plan, const gemm_sm90_config *c, const ckl_gemm_desc *d, int64_t k,
                             const ckl_gemm_args *x, ckl_stream stream)
 {
@@ -292,8 +326,8 @@ ckl_status gemm_sm90_launch(const ckl_plan *plan, const gemm_sm90_config *c, con
         GEMM_PARAMS_OF_CALL(d, x),
         .A = swap ? b : a,
         .B = swap ? a : b,
-        .C = gemm_tensor_of(d, 'c', x->c),
-        .D = gemm_tensor_of(d, 'd', x->d),
+        .C = c->sheared ? rows_in_turn(d, x->d, 1) : gemm_tensor_of(d, 'c', x->c),
+        .D = c->sheared ? rows_in_turn(d, x->d, 0) : gemm_tensor_of(d, 'd', x->d),
         .PRE = gemm_tensor_of(d, 'x', x->x),
         .SCALES_M = swap ? scales_b : scales_a,
         .SCALES_N = swap ? scales_a : scales_b,
@@ -373,7 +407,7 @@ static void let_A_stay(const ckl_gemm_desc *d, const ckl_device_info *device, ge
                steps <= c->stages;
     if (!c->stays)
         return;
-    if (pairs)
+    if (pairs && !c->sheared)
         c->cluster_m = PAIR;
     c->cluster_n = c->group = 1;
     c->stages -= c->stages % (int)steps;
