@@ -231,17 +231,20 @@ static const even_tile even_tiles[] = {
 
 /*
  * Those that make the columns of all turns fewest, or 0: it has none. Of few widths, so that kernels are few. Not where
- * rows begin inside lines: 1904x1904x1904 takes 27.6 us in 192x192, 28.7 in pairs of 128x240.
+ * rows begin inside lines: 1904x1904x1904 takes 27.6 us in 192x192, 28.7 in pairs of 128x240. Along an M-major A half
+ * spans at least: 1536^3 tn takes 15.9 us as D^T of 128x144, 13.8 in 128x160.
  */
 static int columns_of_even(const ckl_gemm_desc *d, const even_tile *t, const gemm_sm90_config *c,
                            const ckl_device_info *device)
 {
     enum { SQUARE = 128, SPAN = 64, STEPS_LEAST = 24, WITH_BIAS = 64 /* fewer widths */ };
     const bool deep = gemm_k_tiles(d) >= STEPS_LEAST && gemm_rows_aligned(d, 'a', LINE_BYTES);
-    const int unit = t->tile.pingpong && d->bias ? WITH_BIAS : gemm_sm90_column_step(c);
+    const bool swap = t->tile.swap;
+    const int unit = t->tile.pingpong && d->bias        ? WITH_BIAS
+                     : swap && !gemm_is_k_major(d, 'a') ? SPAN / 2
+                                                        : gemm_sm90_column_step(c);
     const int step = (int)max_i64(deep ? t->step : ATOM_COLUMNS, unit);
     const int most = t->tile.tile_n;
-    const bool swap = t->tile.swap;
     const int64_t down = ceil_div(swap ? d->n : d->m, t->tile.tile_m), across = swap ? d->m : d->n;
     int best = 0;
     int64_t fewest = INT64_MAX; // columns of all turns
