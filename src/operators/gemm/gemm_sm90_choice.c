@@ -16,6 +16,7 @@ enum {
     SWAP_TILES_WIDE = 8, // of 128 rows
     SWAP_NARROW = 128,
     ATOM_COLUMNS = 16,
+    SHEARED_COLUMNS = 128 + GEMM_SHEAR,
     SHARED_COLUMNS = 32, // of tiles of which an SM holds two: 32x7168x16384 takes 58.0 us instead of 62.5
 };
 
@@ -28,20 +29,49 @@ typedef struct fitted_tile {
 
 /* In any order; where none can compute, the last one says why. tile_n=0: gemm_sm90_swapped_columns(). */
 static const fitted_tile fitted_tiles[] = {
-    { 64, 0, 1, 0, 1, 1, 8, 1 },    { 64, 0, 1, 0, 1, 1, 4, 1 },    { 64, 0, 1, 0, 1, 1, 2, 1 },
-    { 128, 0, 2, 0, 1, 1, 1, 1 },   { 64, 0, 1, 0, 1, 1, 1, 1 },    { 64, 16, 1, 0, 1, 1, 1, 0 },
-    { 64, 96, 1, 0, 1, 1, 8, 0 },   { 64, 48, 1, 0, 1, 1, 8, 0 },   { 64, 64, 1, 0, 1, 2, 4, 0 },
-    { 64, 128, 1, 0, 1, 1, 2, 0 },  { 64, 48, 1, 0, 1, 1, 4, 0 },   { 192, 192, 3, 0, 2, 1, 1, 0 },
-    { 128, 256, 2, 0, 2, 1, 1, 0 }, { 128, 224, 2, 0, 1, 1, 1, 0 }, { 128, 192, 2, 1, 1, 1, 1, 0 },
-    { 128, 192, 2, 1, 2, 1, 1, 0 }, { 128, 176, 2, 1, 1, 1, 1, 0 }, { 192, 128, 3, 0, 1, 2, 1, 0 },
-    { 128, 160, 2, 0, 1, 1, 1, 0 }, { 128, 128, 2, 1, 1, 1, 1, 0 }, { 128, 128, 2, 1, 1, 2, 1, 0 },
-    { 128, 128, 2, 0, 1, 2, 1, 0 }, { 64, 192, 1, 0, 1, 1, 1, 0 },  { 128, 96, 2, 0, 2, 1, 1, 0 },
-    { 64, 128, 2, 1, 1, 1, 1, 0 },  { 64, 128, 2, 1, 2, 1, 1, 0 },  { 128, 128, 2, 1, 2, 1, 1, 0 },
-    { 64, 128, 1, 0, 1, 1, 1, 0 },  { 64, 128, 1, 0, 2, 1, 1, 0 },  { 64, 96, 1, 0, 1, 1, 1, 0 },
-    { 64, 96, 1, 0, 2, 1, 1, 0 },   { 64, 64, 2, 1, 1, 1, 1, 0 },   { 64, 64, 1, 0, 1, 2, 1, 0 },
-    { 64, 64, 1, 0, 1, 1, 1, 0 },   { 64, 96, 1, 0, 2, 1, 2, 0 },   { 128, 64, 2, 0, 2, 1, 1, 0 },
-    { 128, 128, 2, 0, 1, 1, 2, 0 }, { 64, 0, 2, 1, 1, 1, 1, 1 },    { 64, 16, 2, 1, 1, 1, 1, 0 },
-    { 64, 32, 2, 1, 1, 1, 1, 0 },   { 64, 32, 1, 0, 1, 1, 1, 0 },
+    { 64, 0, 1, 0, 1, 1, 8, 1 },
+    { 64, 0, 1, 0, 1, 1, 4, 1 },
+    { 64, 0, 1, 0, 1, 1, 2, 1 },
+    { 128, 0, 2, 0, 1, 1, 1, 1 },
+    { 64, 0, 1, 0, 1, 1, 1, 1 },
+    { 64, 16, 1, 0, 1, 1, 1, 0 },
+    { 64, 96, 1, 0, 1, 1, 8, 0 },
+    { 64, 48, 1, 0, 1, 1, 8, 0 },
+    { 64, 64, 1, 0, 1, 2, 4, 0 },
+    { 64, 128, 1, 0, 1, 1, 2, 0 },
+    { 64, 48, 1, 0, 1, 1, 4, 0 },
+    { 192, 192, 3, 0, 2, 1, 1, 0 },
+    { 128, 256, 2, 0, 2, 1, 1, 0 },
+    { 128, 224, 2, 0, 1, 1, 1, 0 },
+    { 128, 192, 2, 1, 1, 1, 1, 0 },
+    { 128, 192, 2, 1, 2, 1, 1, 0 },
+    { 128, 176, 2, 1, 1, 1, 1, 0 },
+    { 192, 128, 3, 0, 1, 2, 1, 0 },
+    { 128, 160, 2, 0, 1, 1, 1, 0 },
+    { 128, 128, 2, 1, 1, 1, 1, 0 },
+    { 128, 128, 2, 1, 1, 2, 1, 0 },
+    { 128, 128, 2, 0, 1, 2, 1, 0 },
+    { 64, 192, 1, 0, 1, 1, 1, 0 },
+    { 128, 96, 2, 0, 2, 1, 1, 0 },
+    { 64, 128, 2, 1, 1, 1, 1, 0 },
+    { 64, 128, 2, 1, 2, 1, 1, 0 },
+    { 128, 128, 2, 1, 2, 1, 1, 0 },
+    { 64, 128, 1, 0, 1, 1, 1, 0 },
+    { 64, 128, 1, 0, 2, 1, 1, 0 },
+    { 64, 96, 1, 0, 1, 1, 1, 0 },
+    { 64, 96, 1, 0, 2, 1, 1, 0 },
+    { 64, 64, 2, 1, 1, 1, 1, 0 },
+    { 64, 64, 1, 0, 1, 2, 1, 0 },
+    { 64, 64, 1, 0, 1, 1, 1, 0 },
+    { 64, 96, 1, 0, 2, 1, 2, 0 },
+    { 128, 64, 2, 0, 2, 1, 1, 0 },
+    { 128, 128, 2, 0, 1, 1, 2, 0 },
+    { 64, 0, 2, 1, 1, 1, 1, 1 },
+    { 64, 16, 2, 1, 1, 1, 1, 0 },
+    { 64, 32, 2, 1, 1, 1, 1, 0 },
+    { 64, 32, 1, 0, 1, 1, 1, 0 },
+    { 128, SHEARED_COLUMNS, 2, 1, 1, 1, 1, 0 },
+    { 128, SHEARED_COLUMNS, 2, 1, 1, 2, 1, 0 },
 };
 
 int64_t gemm_sm90_shared_memory(const gemm_sm90_config *c, const ckl_device_info *device)
@@ -326,8 +356,11 @@ static bool is_considered(const ckl_gemm_desc *d, const fitted_tile *t, const ge
 {
     if (is_one_turn(d, c, device))
         return t == &even_tiles[0].tile;
+    const bool shears = gemm_sm90_may_shear(d);
+    if (t->tile_n == SHEARED_COLUMNS && !shears)
+        return false;
     if (is_mostly_D(d, device))
-        return suits_D(d, t);
+        return shears ? t->tile_n == SHEARED_COLUMNS : suits_D(d, t);
     const bool tall_alone = t->pingpong && !t->swap && t->tile_n <= SHARED_COLUMNS;
     return is_narrow_enough(d, t) && may_split(d, t, device) && (!tall_alone || is_tall(d, t, t->tile_n));
 }
@@ -369,6 +402,7 @@ bool gemm_sm90_candidate(const void *desc, const ckl_device_info *device, int i,
                   !gemm_groups_of_k(d);                              // whose lengths differ
     c->cluster_m = t->cluster_m;
     c->cluster_n = t->cluster_n;
+    c->sheared = t->tile_n == SHEARED_COLUMNS;
     c->swap = t->swap || lies_better_as_DT(d, c->tile_n);
     c->batched = gemm_sm90_batched_of(d);
     c->groups = gemm_groups_of_m(d) ? room_for(d->groups) : 0;

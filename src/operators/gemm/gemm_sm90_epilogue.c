@@ -138,6 +138,19 @@ static tensor coordinates_of_subtile(const sm90_kernel *k, const consumer_role *
     return partition_C(&h->mma, identity_tensor(shape(64, k->size.subtile)), c->tid); // (MMA,1,1)
 }
 
+/* Is a box of the first tile along the columns? None of its rows begins early, and the last columns are stored twice. */
+static val is_first(const subtile *h)
+{
+    return eq(h->at.col, imm(h->cols));
+}
+
+/* Do this thread's rows, 8 apart, begin early in a sheared tile? */
+static val is_early(const sm90_kernel *k, const consumer_role *c, const subtile *h)
+{
+    const val row = coordinate(coordinates_of_subtile(k, c, h), 0, 0);
+    return logical_or(ne(bit_and(row, imm(1)), imm(0)), is_first(h));
+}
+
 /*
  * This thread's elements of a vector in a subtile: for its two rows, 8 apart, or for a pair of columns in every group
  * of 8. Of gated columns `up` are the last ones.
@@ -149,6 +162,8 @@ static tensor read_vector(const sm90_kernel *k, const consumer_role *c, const su
     int count = along_rows ? 1 : k->size.subtile / 8;
     const int before = along_rows ? h->rows : h->cols + (up ? k->size.columns : 0);
     val first = add(coordinate(cD, along_rows ? 0 : 1, 0), imm(before));
+    if (k->size.shear && !along_rows)
+        first = add(first, select(is_early(k, c, h), imm_as(U32, 0), imm_as(U32, k->size.shear)));
     tensor mine = slice(c->sVectors[v], first);
     mine.layout = make_layout(shape(2, count), along_rows ? stride(8, 1) : stride(1, 8));
     tensor rV = fragment(F32, compact(shape(2, count))); // (2,COLS/8)
@@ -241,12 +256,6 @@ static void stage_subtile(const sm90_kernel *k, const consumer_role *c, const su
         copy(rD, partition_C(&h->mma, h->sAcc, c->tid), k->cfg->swap ? bytes : 2 * bytes);
 }
 
-/* Is a box of the first tile along the columns? None of its rows begins early, and the last columns are stored twice. */
-static val is_first(const subtile *h)
-{
-    return eq(h->at.col, imm(h->cols));
-}
-
 /* Both halves of a buffer, each by a map of its rows. */
 static void store_sheared(const sm90_kernel *k, const subtile *h)
 {
@@ -296,17 +305,16 @@ static tensor rows_in_turn(tensor sD)
     return tensor_with_layout(sD, with_swizzle(sD.layout.sw, layouts_of(2, modes))); // ((2,ROWS/2),COLS)
 }
 
-/* The accumulators of a box: a thread's rows, 8 apart, all begin early or none; in the first tile all. */
+/* The accumulators of a box. */
 static tensor sheared_accumulators(const sm90_kernel *k, const consumer_role *c, const subtile *h)
 {
     const int width = k->size.subtile;
     const tensor early = slice(accumulator_columns(c->acc, h->cols, width), _, h->rows / 64, _),
                  others = slice(accumulator_columns(c->acc, h->cols + k->size.shear, width), _, h->rows / 64, _);
-    const val row = coordinate(coordinates_of_subtile(k, c, h), 0, 0), odd = ne(bit_and(row, imm(1)), imm(0)),
-              is_early = logical_or(odd, is_first(h));
+    const val begins_early = is_early(k, c, h);
     tensor all = fragment_like(early, F32);
     UNROLL(i, static_size(all.layout))
-        set(all, i, select(is_early, at(early, i), at(others, i)));
+        set(all, i, select(begins_early, at(early, i), at(others, i)));
     return all;
 }
 

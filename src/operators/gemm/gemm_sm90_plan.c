@@ -166,7 +166,7 @@ static int64_t tiles_of(const ckl_gemm_desc *d, const gemm_sm90_config *c)
 bool gemm_sm90_may_shear(const ckl_gemm_desc *d)
 {
     enum { SECTOR = 32, PAIR = 2 };
-    const bool plain = !d->c && !gemm_has_x(d) && !d->bias && !d->scale_a && !d->scale_b && !d->scale_d && !d->gated &&
+    const bool plain = !d->c && !gemm_has_x(d) && !gemm_has_block_scales((choice)d->scale_a) && !d->gated &&
                        !d->weighted && !d->epilogue && !d->groups && !d->pointers && !d->scatter && d->batch == 1;
     return plain && (d->d == CKL_F16 || d->d == CKL_BF16) && gemm_is_k_major(d, 'b') && d->m >= PAIR &&
            d->ldd * PAIR % SECTOR == SECTOR / 2 && d->n % GEMM_SHEAR == 0;

@@ -155,7 +155,8 @@ static int64_t add_vectors(gemm_sm90_shape *s, const gemm_sm90_config *c)
     int64_t bytes = 0;
     for (int v = 0; v < GEMM_VECTORS; v++) {
         if (has_vector(&c->epilogue, v))
-            s->vectors[v] = gemm_sm90_along_rows(c, v) ? s->consumer_rows : (c->epilogue.gated ? 2 : 1) * s->columns;
+            s->vectors[v] =
+                gemm_sm90_along_rows(c, v) ? s->consumer_rows : (c->epilogue.gated ? 2 : 1) * s->columns + s->shear;
         bytes += (int64_t)c->consumers * s->vectors[v] * 4;
     }
     return bytes;
