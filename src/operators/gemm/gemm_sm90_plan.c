@@ -166,8 +166,10 @@ static int64_t tiles_of(const ckl_gemm_desc *d, const gemm_sm90_config *c)
 bool gemm_sm90_may_shear(const ckl_gemm_desc *d)
 {
     enum { SECTOR = 32, PAIR = 2 };
-    const bool plain = !d->c && !gemm_has_x(d) && !gemm_has_block_scales((choice)d->scale_a) && !d->gated &&
-                       !d->weighted && !d->epilogue && !d->groups && !d->pointers && !d->scatter && d->batch == 1;
+    const bool scales = d->scale_a || d->scale_b; // beside a bias a tile has no registers for them
+    const bool plain = !d->c && !gemm_has_x(d) && !gemm_has_block_scales((choice)d->scale_a) && !(d->bias && scales) &&
+                       !d->gated && !d->weighted && !d->epilogue && !d->groups && !d->pointers && !d->scatter &&
+                       d->batch == 1;
     return plain && (d->d == CKL_F16 || d->d == CKL_BF16) && gemm_is_k_major(d, 'b') && d->m >= PAIR &&
            d->ldd * PAIR % SECTOR == SECTOR / 2 && d->n % GEMM_SHEAR == 0;
 }
