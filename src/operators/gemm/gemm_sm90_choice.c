@@ -198,7 +198,7 @@ void gemm_sm90_share_operands(const ckl_gemm_desc *d, gemm_sm90_config *c, const
     const int m = down % 2 || gemm_rows_aligned(d, c->swap ? 'a' : 'b', LINE_BYTES) ? 1 : 2;
     int n = across % 2 || gemm_rows_aligned(d, c->swap ? 'b' : 'a', LINE_BYTES) ? 1 : 2;
     const bool one_wave = down * across <= gemm_sm90_clusters(device->sm_count, m * n) * m * n;
-    const bool deep = !d->groups && !d->gated && d->batch == 1 && gemm_k_tiles(d) >= STEPS_MANY;
+    const bool deep = !d->groups && !d->gated && d->batch == 1 && 2 * gemm_k_tiles(d) >= STEPS_MANY && c->ctas == 1;
     const bool suits = one_wave || (c->consumers == 2 && !c->pingpong);
     n = one_wave || m == 1 ? n : 1;
     if (deep && suits && c->cluster_m <= m && c->cluster_n <= n && c->split == 1) {
@@ -268,18 +268,19 @@ static int columns_of_even(const ckl_gemm_desc *d, const even_tile *t, const gem
                            const ckl_device_info *device)
 {
     enum { SQUARE = 128, SPAN = 64, STEPS_LEAST = 24, WITH_BIAS = 64 /* fewer widths */ };
+    const bool tall = t->tile.tile_m == 2 * SQUARE && gemm_k_tiles(d) >= STEPS_LEAST / 2;
     const bool deep = gemm_k_tiles(d) >= STEPS_LEAST && gemm_rows_aligned(d, 'a', LINE_BYTES);
     const bool swap = t->tile.swap;
     const int unit = t->tile.pingpong && d->bias        ? WITH_BIAS
                      : swap && !gemm_is_k_major(d, 'a') ? SPAN / 2
                                                         : gemm_sm90_column_step(c);
-    const int step = (int)max_i64(deep ? t->step : ATOM_COLUMNS, unit);
+    const int step = (int)max_i64(deep || tall ? t->step : ATOM_COLUMNS, unit);
     const int most = t->tile.tile_n;
     const int64_t down = ceil_div(swap ? d->n : d->m, t->tile.tile_m), across = swap ? d->m : d->n;
     int best = 0;
     int64_t fewest = INT64_MAX; // columns of all turns
     const bool suits = t->tile.tile_m > SPAN || (d->layout == CKL_GEMM_NT && !d->c && gemm_k_tiles(d) >= STEPS_MANY);
-    if (!is_plain(d) || !(t->tile.pingpong || deep) || !suits)
+    if (!is_plain(d) || !(t->tile.pingpong || deep || tall) || !suits)
         return 0;
     for (int columns = (int)round_up(t->least, unit); columns < most + step; columns += step) {
         const int64_t turns = ceil_div(down * ceil_div(across, min_i64(columns, most)), device->sm_count);
@@ -356,7 +357,7 @@ static bool is_considered(const ckl_gemm_desc *d, const fitted_tile *t, const ge
 {
     if (is_one_turn(d, c, device))
         return t == &even_tiles[0].tile;
-    const bool shears = gemm_sm90_may_shear(d);
+    const bool shears = gemm_sm90_may_shear(d) && gemm_k_tiles(d) <= STEPS_FEW;
     if (t->tile_n == SHEARED_COLUMNS && !shears)
         return false;
     if (is_mostly_D(d, device))

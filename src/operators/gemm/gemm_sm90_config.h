@@ -94,7 +94,8 @@ typedef struct gemm_sm90_shape {
     int64_t stage_bytes, smem_bytes;
 } gemm_sm90_shape;
 
-/* May tiles be sheared: do rows of a plain D of 16 bits begin at sectors and inside them in turn? */
+/* Do rows of D begin at sectors and inside them in turn? May its tiles be sheared then: is it plain and of 16 bits? */
+bool gemm_splits_sectors(const ckl_gemm_desc *d);
 bool gemm_sm90_may_shear(const ckl_gemm_desc *d);
 
 gemm_sm90_shape gemm_sm90_shape_of(const gemm_sm90_config *config);

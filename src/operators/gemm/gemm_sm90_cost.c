@@ -226,9 +226,10 @@ static double epilogue_of_tile(const gemm_sm90_config *c, const gemm_sm90_shape 
     double bytes = 4.0 * c->tile_m * columns * (c->split - 1);
     double exchange = c->split == 1 ? 0 : EXCHANGE + bytes / EXCHANGE_BYTES;
     const bool reads = gemm_reads_matrix(&c->epilogue);
+    const bool whole_rows = size->row_cols > size->d_cols; // of which the first 64 come beside the mainloop
     const double boxes = (double)size->consumer_rows * columns / (size->d_rows * size->d_cols);
-    const double waits =
-        reads && c->epilogue.d == CKL_F32 && size->row_cols == size->d_cols ? BOX_TRIP * boxes / c->buffers : 0;
+    const double trips = whole_rows ? size->consumer_rows / size->d_rows - 1 : boxes / c->buffers;
+    const double waits = reads && c->epilogue.d == CKL_F32 ? BOX_TRIP * trips : 0;
     const int64_t stored = round_up(columns, max_i64(size->subtile, 1)); // some twice
     return (double)(c->tile_m * stored) * STORE * narrow * activation / (c->pingpong ? 1 : c->consumers) + exchange +
            waits + TILE_START;
@@ -286,7 +287,9 @@ plan_cost gemm_sm90_cost(const void *desc, const ckl_device_info *device, const 
     double memory = fmin(MEMORY_BYTES_PER_US, (double)p.ctas * MEMORY_BYTES_OF_SM * (c->alone ? ALONE : 1));
     double operands = (double)(d->batch * (d->m * d->k + matrices_B * d->n * d->k)) * (double)ckl_dtype_bytes(d->a);
     const double stored = (double)(d->batch * d->m * d->n) * (double)ckl_dtype_bytes(d->d);
-    const double results = stored * (c->epilogue.c ? 2 : 1);
+    const double SPLIT_SECTORS = 1.5; // by whose halves D is stored: 27776x8104x256 of e4m3 217.6 us, x8112 144.0
+    const bool splits = d->n > 1 && gemm_splits_sectors(d) && !c->sheared;
+    const double results = stored * ((splits ? SPLIT_SECTORS : 1) + (c->epilogue.c ? 1 : 0));
     const step_cycles s = step_of(&p, c, &size, device->sm_count, operands / memory);
     double step = overlapped(s.tensor_cores, s.sm, s.latency) * sharing_of(&p, c) +
                   COLUMN_SCALE * column_scales_of(&size) * c->consumers + PARTIAL * partials_of_step(c, &size);

@@ -163,15 +163,21 @@ static int64_t tiles_of(const ckl_gemm_desc *d, const gemm_sm90_config *c)
     return gemm_tiles(&whole, c->swap ? side_n : side_m, c->swap ? side_m : side_n);
 }
 
+bool gemm_splits_sectors(const ckl_gemm_desc *d)
+{
+    enum { SECTOR = 32 };
+    return d->ldd * (int64_t)ckl_dtype_bytes(d->d) % SECTOR == SECTOR / 2;
+}
+
 bool gemm_sm90_may_shear(const ckl_gemm_desc *d)
 {
-    enum { SECTOR = 32, PAIR = 2 };
+    enum { PAIR = 2 };
     const bool scales = d->scale_a || d->scale_b; // beside a bias a tile has no registers for them
     const bool plain = !d->c && !gemm_has_x(d) && !gemm_has_block_scales((choice)d->scale_a) && !(d->bias && scales) &&
                        !d->gated && !d->weighted && !d->epilogue && !d->groups && !d->pointers && !d->scatter &&
                        d->batch == 1;
     return plain && (d->d == CKL_F16 || d->d == CKL_BF16) && gemm_is_k_major(d, 'b') && d->m >= PAIR &&
-           d->ldd * PAIR % SECTOR == SECTOR / 2 && d->n % GEMM_SHEAR == 0;
+           gemm_splits_sectors(d) && d->n % GEMM_SHEAR == 0;
 }
 
 static ckl_status admit_sm90_shear(const ckl_gemm_desc *d, const gemm_sm90_config *c)
