@@ -127,6 +127,9 @@ void gemm_sm90_share_operands(const ckl_gemm_desc *d, gemm_sm90_config *config, 
 /* The clusters of so many CTAs, one an SM, that a device holds at once. */
 int64_t gemm_sm90_clusters(int64_t sm_count, int cluster);
 
+/* Tiles of a problem, as clusters have them. */
+int64_t gemm_sm90_tiles(const ckl_gemm_desc *desc, const gemm_sm90_config *config);
+
 /* The configs that are considered, and what one costs (plan.h). */
 bool gemm_sm90_candidate(const void *desc, const ckl_device_info *device, int i, void *config);
 plan_cost gemm_sm90_cost(const void *desc, const ckl_device_info *device, const void *config);
