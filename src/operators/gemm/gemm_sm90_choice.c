@@ -368,6 +368,7 @@ bool gemm_sm90_candidate(const void *desc, const ckl_device_info *device, int i,
     c->epilogue = gemm_epilogue_of(d);
     c->ragged = d->pointers && !gemm_by_pointers(d, 'a') ? GEMM_ALL_RAGGED : ragged_of(d);
     c->split = t->split;
+    c->row_vec = 1;
     c->tile_n = columns_of(d, t, even, c, device);
     c->tile_m = t->tile_m * (is_tall(d, t, c->tile_n) ? 2 : 1);
     c->consumers = t->consumers;

@@ -25,7 +25,8 @@
     X(owner, bool, alone, "0", "0 1", "the next launch begins when this one has ended, not beside its last CTAs")   \
     X(owner, bool, stays, "0", "0 1", "a CTA takes neighbouring tiles of a row, whose A stays in the stages")       \
     X(owner, bool, b_stays, "0", "0 1", "B stays there, of which each tile has all")                                \
-    X(owner, bool, sheared, "0", "0 1", "every other row of a tile of D begins half a sector early")
+    X(owner, bool, sheared, "0", "0 1", "every other row of a tile of D begins half a sector early")                \
+    X(owner, int, row_vec, "1", "1 4 8", "elements of C and D that a thread copies at once with ragged=2")
 
 GEMM_CONFIG(gemm_sm90_config, GEMM_SM90_CONFIG);
 

@@ -28,17 +28,19 @@ static element_steps steps_of(const sm90_kernel *k, const subtile *h, bool async
 {
     enum { LONGEST = 8 }; // a buffer of 16 rows has too few longer vectors
     const int widest = 16 / (int)ckl_dtype_bytes(k->epilogue.d);
-    const int vec = k->cfg->ragged ? 1 : widest < LONGEST ? widest : LONGEST;
+    const int vec = k->cfg->ragged ? k->cfg->row_vec : widest < LONGEST ? widest : LONGEST;
     int across = WARPGROUP;
     while (k->size.row_cols / vec % across)
         across /= 2;
     const int down = WARPGROUP / across;
     const bool listed = k->epilogue.scatter; // such rows have addresses of their own
-    const int at_once = vec == 1 && !listed ? ELEMENTS_AT_ONCE : 1;
+    const int at_once = k->cfg->ragged && !listed ? ELEMENTS_AT_ONCE : 1;
     layout threads = compact_right(shape(down, across));
     tensor cD = coordinates_from(identity_tensor(shape(k->size.d_rows, k->size.row_cols)), 0, h->at.row); // (ROWS,COLS)
     return (element_steps){
-        .each = make_tiled_copy(async ? "SM80_CP_ASYNC_CACHEALWAYS<32>" : universal_copy(k->epilogue.d, vec),
+        .each = make_tiled_copy(!async     ? universal_copy(k->epilogue.d, vec)
+                                : vec == 1 ? "SM80_CP_ASYNC_CACHEALWAYS<32>"
+                                           : "SM80_CP_ASYNC_CACHEGLOBAL<128>",
                                 k->epilogue.d, threads, compact(shape(1, vec))),
         .cD = coordinates_from(cD, 1, h->at.col),
         .step = shape(at_once * down, k->size.row_cols),
