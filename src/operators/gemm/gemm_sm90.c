@@ -154,8 +154,9 @@ static void describe_schedule(sm90_kernel *k)
         val rank = cfg->split == 1 ? cluster_rank() : rem(cluster_rank(), imm(k->size.sharers));
         k->rank_n = div(rank, imm(cfg->cluster_m));
     }
+    const val columns = k->size.shear ? add(k->p.n, imm(k->size.shear)) : k->p.n;
     k->tiles =
-        make_tile_schedule(k->p.m, k->p.n, cfg->tile_m * cfg->cluster_m, k->size.tile_n * cfg->cluster_n, cfg->group);
+        make_tile_schedule(k->p.m, columns, cfg->tile_m * cfg->cluster_m, k->size.tile_n * cfg->cluster_n, cfg->group);
     if (cfg->groups) {
         *(cfg->swap ? &k->tiles.tiles_n : &k->tiles.tiles_m) = gemm_sm90_group_rows(k);
         k->tiles.count = mul(k->tiles.tiles_m, k->tiles.tiles_n);

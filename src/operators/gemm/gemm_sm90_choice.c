@@ -16,6 +16,7 @@ enum {
     SWAP_TILES_WIDE = 8, // of 128 rows
     SWAP_NARROW = 128,
     ATOM_COLUMNS = 16,
+    SHEARED_COLUMNS = 136,
     SHARED_COLUMNS = 32, // of tiles of which an SM holds two: 32x7168x16384 takes 58.0 us instead of 62.5
 };
 
@@ -41,7 +42,8 @@ static const fitted_tile fitted_tiles[] = {
     { 64, 96, 1, 0, 2, 1, 1, 0 },   { 64, 64, 2, 1, 1, 1, 1, 0 },   { 64, 64, 1, 0, 1, 2, 1, 0 },
     { 64, 64, 1, 0, 1, 1, 1, 0 },   { 64, 96, 1, 0, 2, 1, 2, 0 },   { 128, 64, 2, 0, 2, 1, 1, 0 },
     { 128, 128, 2, 0, 1, 1, 2, 0 }, { 64, 0, 2, 1, 1, 1, 1, 1 },    { 64, 16, 2, 1, 1, 1, 1, 0 },
-    { 64, 32, 2, 1, 1, 1, 1, 0 },   { 64, 32, 1, 0, 1, 1, 1, 0 },
+    { 64, 32, 2, 1, 1, 1, 1, 0 },   { 64, 32, 1, 0, 1, 1, 1, 0 },   { 128, 136, 2, 1, 1, 1, 1, 0 },
+    { 128, 136, 2, 1, 1, 2, 1, 0 },
 };
 
 int64_t gemm_sm90_shared_memory(const gemm_sm90_config *c, const ckl_device_info *device)
@@ -168,7 +170,7 @@ void gemm_sm90_share_operands(const ckl_gemm_desc *d, gemm_sm90_config *c, const
     const int m = down % 2 || gemm_rows_aligned(d, c->swap ? 'a' : 'b', LINE_BYTES) ? 1 : 2;
     int n = across % 2 || gemm_rows_aligned(d, c->swap ? 'b' : 'a', LINE_BYTES) ? 1 : 2;
     const bool one_wave = down * across <= gemm_sm90_clusters(device->sm_count, m * n) * m * n;
-    const bool deep = !d->groups && !d->gated && d->batch == 1 && gemm_k_tiles(d) >= STEPS_MANY;
+    const bool deep = !d->groups && !d->gated && d->batch == 1 && 2 * gemm_k_tiles(d) >= STEPS_MANY && c->ctas == 1;
     const bool suits = one_wave || (c->consumers == 2 && !c->pingpong);
     n = one_wave || m == 1 ? n : 1;
     if (deep && suits && c->cluster_m <= m && c->cluster_n <= n && c->split == 1) {
@@ -231,22 +233,26 @@ static const even_tile even_tiles[] = {
 
 /*
  * Those that make the columns of all turns fewest, or 0: it has none. Of few widths, so that kernels are few. Not where
- * rows begin inside lines: 1904x1904x1904 takes 27.6 us in 192x192, 28.7 in pairs of 128x240.
+ * rows begin inside lines: 1904x1904x1904 takes 27.6 us in 192x192, 28.7 in pairs of 128x240. Along an M-major A half
+ * spans at least: 1536^3 tn takes 15.9 us as D^T of 128x144, 13.8 in 128x160.
  */
 static int columns_of_even(const ckl_gemm_desc *d, const even_tile *t, const gemm_sm90_config *c,
                            const ckl_device_info *device)
 {
     enum { SQUARE = 128, SPAN = 64, STEPS_LEAST = 24, WITH_BIAS = 64 /* fewer widths */ };
+    const bool tall = t->tile.tile_m == 2 * SQUARE && gemm_k_tiles(d) >= STEPS_LEAST / 2;
     const bool deep = gemm_k_tiles(d) >= STEPS_LEAST && gemm_rows_aligned(d, 'a', LINE_BYTES);
-    const int unit = t->tile.pingpong && d->bias ? WITH_BIAS : gemm_sm90_column_step(c);
-    const int step = (int)max_i64(deep ? t->step : ATOM_COLUMNS, unit);
-    const int most = t->tile.tile_n;
     const bool swap = t->tile.swap;
+    const int unit = t->tile.pingpong && d->bias        ? WITH_BIAS
+                     : swap && !gemm_is_k_major(d, 'a') ? SPAN / 2
+                                                        : gemm_sm90_column_step(c);
+    const int step = (int)max_i64(deep || tall ? t->step : ATOM_COLUMNS, unit);
+    const int most = t->tile.tile_n;
     const int64_t down = ceil_div(swap ? d->n : d->m, t->tile.tile_m), across = swap ? d->m : d->n;
     int best = 0;
     int64_t fewest = INT64_MAX; // columns of all turns
     const bool suits = t->tile.tile_m > SPAN || (d->layout == CKL_GEMM_NT && !d->c && gemm_k_tiles(d) >= STEPS_MANY);
-    if (!is_plain(d) || !(t->tile.pingpong || deep) || !suits)
+    if (!is_plain(d) || !(t->tile.pingpong || deep || tall) || !suits)
         return 0;
     for (int columns = (int)round_up(t->least, unit); columns < most + step; columns += step) {
         const int64_t turns = ceil_div(down * ceil_div(across, min_i64(columns, most)), device->sm_count);
@@ -323,8 +329,11 @@ static bool is_considered(const ckl_gemm_desc *d, const fitted_tile *t, const ge
 {
     if (is_one_turn(d, c, device))
         return t == &even_tiles[0].tile;
+    const bool shears = gemm_sm90_may_shear(d) && gemm_k_tiles(d) <= STEPS_FEW;
+    if (t->tile_n == SHEARED_COLUMNS && !shears)
+        return false;
     if (is_mostly_D(d, device))
-        return suits_D(d, t);
+        return shears ? t->tile_n == SHEARED_COLUMNS : suits_D(d, t);
     const bool tall_alone = t->pingpong && !t->swap && t->tile_n <= SHARED_COLUMNS;
     return is_narrow_enough(d, t) && may_split(d, t, device) && (!tall_alone || is_tall(d, t, t->tile_n));
 }
@@ -359,6 +368,7 @@ bool gemm_sm90_candidate(const void *desc, const ckl_device_info *device, int i,
     c->epilogue = gemm_epilogue_of(d);
     c->ragged = d->pointers && !gemm_by_pointers(d, 'a') ? GEMM_ALL_RAGGED : ragged_of(d);
     c->split = t->split;
+    c->row_vec = 1;
     c->tile_n = columns_of(d, t, even, c, device);
     c->tile_m = t->tile_m * (is_tall(d, t, c->tile_n) ? 2 : 1);
     c->consumers = t->consumers;
@@ -366,6 +376,7 @@ bool gemm_sm90_candidate(const void *desc, const ckl_device_info *device, int i,
                   !gemm_groups_of_k(d);                              // whose lengths differ
     c->cluster_m = t->cluster_m;
     c->cluster_n = t->cluster_n;
+    c->sheared = t->tile_n == SHEARED_COLUMNS;
     c->swap = t->swap || lies_better_as_DT(d, c->tile_n);
     c->batched = gemm_sm90_batched_of(d);
     c->groups = gemm_groups_of_m(d) ? room_for(d->groups) : 0;

@@ -24,11 +24,14 @@
       "groups of rows that shared memory has room for; 0: there are none")                                          \
     X(owner, bool, alone, "0", "0 1", "the next launch begins when this one has ended, not beside its last CTAs")   \
     X(owner, bool, stays, "0", "0 1", "a CTA takes neighbouring tiles of a row, whose A stays in the stages")       \
-    X(owner, bool, b_stays, "0", "0 1", "B stays there, of which each tile has all")
+    X(owner, bool, b_stays, "0", "0 1", "B stays there, of which each tile has all")                                \
+    X(owner, bool, sheared, "0", "0 1", "every other row of a tile of D begins half a sector early")                \
+    X(owner, int, row_vec, "1", "1 4 8", "elements of C and D that a thread copies at once with ragged=2")
 
 GEMM_CONFIG(gemm_sm90_config, GEMM_SM90_CONFIG);
 
 enum {
+    GEMM_SHEAR = 8,               // columns of 16 bits: half a sector
     GEMM_EASY_ACCUMULATORS = 128, // of a thread; with more, the epilogue has few registers left
     GEMM_ALL_RAGGED = 2,          // config.ragged: rows of C and D start anywhere
     GEMM_SLICES_OF_K = 2,         // config.batched: slices of p.k elements of one A and one B
@@ -74,7 +77,8 @@ enum { GEMM_SCALE_UNIT = 4 }; // elements of 16 bytes
 typedef struct gemm_sm90_shape {
     int tile_k;             // elements of K of one stage
     int consumer_rows;      // of a tile of one consumer
-    int tile_n;             // columns of D that a tile has: half of B's if they are gated
+    int tile_n;             // columns of D that a tile has: half of B's if they are gated, fewer if sheared
+    int shear;              // columns that rows of D begin early in turn, or 0
     int columns, finishers; // of a tile that a CTA finishes; CTAs of a split that finish any
     int loaded_n;           // rows of B in a stage: whole spans if it is not K-major, the last perhaps used in part
     int box_a, box_b;       // rows of A and B that one CTA loads of a tile
@@ -90,6 +94,10 @@ typedef struct gemm_sm90_shape {
     int64_t partial_bytes;      // of the partials that a CTA sends to one that finishes, per consumer
     int64_t stage_bytes, smem_bytes;
 } gemm_sm90_shape;
+
+/* Do rows of D begin at sectors and inside them in turn? May its tiles be sheared then: is it plain and of 16 bits? */
+bool gemm_splits_sectors(const ckl_gemm_desc *d);
+bool gemm_sm90_may_shear(const ckl_gemm_desc *d);
 
 gemm_sm90_shape gemm_sm90_shape_of(const gemm_sm90_config *config);
 
@@ -119,6 +127,9 @@ void gemm_sm90_share_operands(const ckl_gemm_desc *d, gemm_sm90_config *config, 
 
 /* The clusters of so many CTAs, one an SM, that a device holds at once. */
 int64_t gemm_sm90_clusters(int64_t sm_count, int cluster);
+
+/* Tiles of a problem, as clusters have them. */
+int64_t gemm_sm90_tiles(const ckl_gemm_desc *desc, const gemm_sm90_config *config);
 
 /* The configs that are considered, and what one costs (plan.h). */
 bool gemm_sm90_candidate(const void *desc, const ckl_device_info *device, int i, void *config);

@@ -30,6 +30,7 @@ static const double SM_BYTES = 66.5679; // a cycle into an SM
 static const double SM_BYTES_ONE = 75;  // the same of CTAs with one consumer
 static const double SPREAD = 0.4;       // the power of SMs over CTAs by which that grows: L2 serves fewer
 static const double CROSSING_ROW = 1.6; // cycles of a row that lies in two lines of memory
+static const double INSIDE_SECTOR = 0.5;      // more of rows every other of which begins inside a sector
 static const double ABSENT_ROW = 2.54842;     // cycles of a row beyond the last one, which TMA fills with zeros
 static const double SHORT_ROW = 4;            // of a row whose last box K ends inside, times the share of SMs at work
 static const double LATENCY_MEMORY = 2595.26; // cycles from asking for a stage to its arrival, when memory is busy
@@ -83,7 +84,8 @@ static double overlapped(double x, double y, double z)
 }
 
 /*
- * Of an operand's rows in a stage, what share lies in two lines of memory, as L2 serves them by turns: of boxes that
+ * Cycles that an operand's row in a stage takes more where some lie in two lines of memory, which L2 serves by turns:
+ * of boxes that
  * begin a pitch, or a tile's columns of an operand that is not K-major, from each other. 768x768x3072 nn takes 9.9 us
  * in 72 tiles of 64x128, 15.1 in 96 of 64x96, every other one of which begins inside lines; tt, whose B is K-major,
  * takes 9.5 in those.
@@ -91,12 +93,13 @@ static double overlapped(double x, double y, double z)
 static double crossing_of(const ckl_gemm_desc *d, char matrix, int64_t rows, int64_t of_tile)
 {
     const double MOST = 0.75;
+    enum { SECTOR = 32 };
     int64_t bytes = (matrix == 'a' ? d->lda : d->ldb) * (int64_t)ckl_dtype_bytes(d->a), step = LINE_BYTES;
     if (!gemm_is_k_major(d, matrix) && rows > of_tile && of_tile * (int64_t)ckl_dtype_bytes(d->a) % LINE_BYTES)
-        return MOST; // of some tiles, for which the others wait
+        return MOST * CROSSING_ROW; // of some tiles, for which the others wait
     while (bytes % step)
         step /= 2;
-    return 1 - (double)step / LINE_BYTES;
+    return CROSSING_ROW * (1 - (double)step / LINE_BYTES) + (step < SECTOR ? INSIDE_SECTOR : 0);
 }
 
 /* A problem as the tiles of a config see it. */
@@ -105,7 +108,7 @@ typedef struct tiled_problem {
     int64_t steps;       // along K, of one CTA
     int64_t tiles, ctas; // CTAs at work in the first wave
     int64_t turns;
-    double crossing_m, crossing_n; // shares of rows of both operands
+    double crossing_m, crossing_n; // cycles of a row of both operands
     bool ends_short;               // does K end inside a box?
 } tiled_problem;
 
@@ -119,10 +122,11 @@ static tiled_problem problem_of(const ckl_gemm_desc *d, const gemm_sm90_config *
     p.ends_short = d->k % gemm_tile_k(d->a) != 0;
     p.crossing_m = crossing_of(d, c->swap ? 'b' : 'a', p.rows, c->tile_m);
     p.crossing_n = crossing_of(d, c->swap ? 'a' : 'b', p.cols, c->tile_n);
+    const int shear = c->sheared ? GEMM_SHEAR : 0;
     int cluster = c->cluster_m * c->cluster_n * c->split;
     int64_t slots = gemm_sm90_clusters(sm_count, cluster) * cluster;
-    p.tiles =
-        ceil_div(p.rows, c->tile_m * c->cluster_m) * ceil_div(p.cols, c->tile_n * c->cluster_n) * cluster * d->batch;
+    p.tiles = ceil_div(p.rows, c->tile_m * c->cluster_m) *
+              ceil_div(p.cols + shear, (c->tile_n - shear) * c->cluster_n) * cluster * d->batch;
     p.turns = ceil_div(p.tiles, slots);
     p.ctas = min_i64(p.tiles, slots);
     return p;
@@ -162,7 +166,7 @@ static step_cycles step_of(const tiled_problem *p, const gemm_sm90_config *c, co
         .tensor_cores = fmax(c->groups ? 0 : STEP_LEAST / c->ctas, c->tile_m / 64.0 * 4 * instruction *
                                                                        (TENSOR_CORES - IDLE * (1 - working)) *
                                                                        (c->consumers == 3 ? THREE_CONSUMERS : 1)),
-        .sm = loads + CROSSING_ROW * crossing + SHORT_ROW * short_rows + ABSENT_ROW * absent,
+        .sm = loads + crossing + SHORT_ROW * short_rows + ABSENT_ROW * absent,
     };
     double loop_us = (double)(p->turns * p->steps) * fmax(s.tensor_cores, loads) / CYCLES_PER_US;
     double latency = LATENCY_L2 + (LATENCY_MEMORY - LATENCY_L2) * fmin(1, operands_us / loop_us);
@@ -222,9 +226,10 @@ static double epilogue_of_tile(const gemm_sm90_config *c, const gemm_sm90_shape 
     double bytes = 4.0 * c->tile_m * columns * (c->split - 1);
     double exchange = c->split == 1 ? 0 : EXCHANGE + bytes / EXCHANGE_BYTES;
     const bool reads = gemm_reads_matrix(&c->epilogue);
+    const bool whole_rows = size->row_cols > size->d_cols; // of which the first 64 come beside the mainloop
     const double boxes = (double)size->consumer_rows * columns / (size->d_rows * size->d_cols);
-    const double waits =
-        reads && c->epilogue.d == CKL_F32 && size->row_cols == size->d_cols ? BOX_TRIP * boxes / c->buffers : 0;
+    const double trips = whole_rows ? size->consumer_rows / size->d_rows - 1 : boxes / c->buffers;
+    const double waits = reads && c->epilogue.d == CKL_F32 ? BOX_TRIP * trips : 0;
     const int64_t stored = round_up(columns, max_i64(size->subtile, 1)); // some twice
     return (double)(c->tile_m * stored) * STORE * narrow * activation / (c->pingpong ? 1 : c->consumers) + exchange +
            waits + TILE_START;
@@ -282,7 +287,9 @@ plan_cost gemm_sm90_cost(const void *desc, const ckl_device_info *device, const 
     double memory = fmin(MEMORY_BYTES_PER_US, (double)p.ctas * MEMORY_BYTES_OF_SM * (c->alone ? ALONE : 1));
     double operands = (double)(d->batch * (d->m * d->k + matrices_B * d->n * d->k)) * (double)ckl_dtype_bytes(d->a);
     const double stored = (double)(d->batch * d->m * d->n) * (double)ckl_dtype_bytes(d->d);
-    const double results = stored * (c->epilogue.c ? 2 : 1);
+    const double SPLIT_SECTORS = 1.5; // by whose halves D is stored: 27776x8104x256 of e4m3 217.6 us, x8112 144.0
+    const bool splits = d->n > 1 && gemm_splits_sectors(d) && !c->sheared;
+    const double results = stored * ((splits ? SPLIT_SECTORS : 1) + (c->epilogue.c ? 1 : 0));
     const step_cycles s = step_of(&p, c, &size, device->sm_count, operands / memory);
     double step = overlapped(s.tensor_cores, s.sm, s.latency) * sharing_of(&p, c) +
                   COLUMN_SCALE * column_scales_of(&size) * c->consumers + PARTIAL * partials_of_step(c, &size);

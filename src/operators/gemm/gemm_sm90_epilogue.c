@@ -138,6 +138,19 @@ static tensor coordinates_of_subtile(const sm90_kernel *k, const consumer_role *
     return partition_C(&h->mma, identity_tensor(shape(64, k->size.subtile)), c->tid); // (MMA,1,1)
 }
 
+/* Is a box of the first tile along the columns? None of its rows begins early, and the last columns are stored twice. */
+static val is_first(const sm90_kernel *k, const subtile *h)
+{
+    return k->cfg->ragged ? no() : eq(h->at.col, imm(h->cols));
+}
+
+/* Do this thread's rows, 8 apart, begin early in a sheared tile? */
+static val is_early(const sm90_kernel *k, const consumer_role *c, const subtile *h)
+{
+    const val row = coordinate(coordinates_of_subtile(k, c, h), 0, 0);
+    return logical_or(ne(bit_and(row, imm(1)), imm(0)), is_first(k, h));
+}
+
 /*
  * This thread's elements of a vector in a subtile: for its two rows, 8 apart, or for a pair of columns in every group
  * of 8. Of gated columns `up` are the last ones.
@@ -149,6 +162,8 @@ static tensor read_vector(const sm90_kernel *k, const consumer_role *c, const su
     int count = along_rows ? 1 : k->size.subtile / 8;
     const int before = along_rows ? h->rows : h->cols + (up ? k->size.columns : 0);
     val first = add(coordinate(cD, along_rows ? 0 : 1, 0), imm(before));
+    if (k->size.shear && !along_rows)
+        first = add(first, select(is_early(k, c, h), imm_as(U32, 0), imm_as(U32, k->size.shear)));
     tensor mine = slice(c->sVectors[v], first);
     mine.layout = make_layout(shape(2, count), along_rows ? stride(8, 1) : stride(1, 8));
     tensor rV = fragment(F32, compact(shape(2, count))); // (2,COLS/8)
@@ -241,6 +256,17 @@ static void stage_subtile(const sm90_kernel *k, const consumer_role *c, const su
         copy(rD, partition_C(&h->mma, h->sAcc, c->tid), k->cfg->swap ? bytes : 2 * bytes);
 }
 
+/* Both halves of a buffer, each by a map of its rows. */
+static void store_sheared(const sm90_kernel *k, const subtile *h)
+{
+    const int rows = k->size.d_rows / 2;
+    const val pair = shift_right(h->at.row, imm(1));
+    const int_tuple half = shape(rows, k->size.d_cols);
+    const val late = add(h->at.col, select(is_first(k, h), imm_as(U32, 0), imm_as(U32, k->size.shear)));
+    tma_store_of(&k->tmaD, local_tile(h->sD, half, coord(0, 0)), pair, late, 0, NULL);
+    tma_store_same(&k->tmaC, local_tile(h->sD, half, coord(1, 0)), pair, h->at.col, 0, NULL);
+}
+
 /* Registers -> staging buffer -> TMA store of one subtile of D or X. */
 static void send_subtile(const sm90_kernel *k, const consumer_role *c, const subtile *h, const output_matrix *to,
                          tensor rD)
@@ -258,7 +284,9 @@ static void send_subtile(const sm90_kernel *k, const consumer_role *c, const sub
     STAGED_STORE(&staged) // an empty one counts, too: the buffers are counted by stores
         IF(inside) {
             const outer_coordinates outer = gemm_sm90_outer_of(k, h, to);
-            if (k->size.within[0] || k->size.within[1])
+            if (k->size.shear)
+                store_sheared(k, h);
+            else if (k->size.within[0] || k->size.within[1])
                 tma_store_same(to->tma, h->sD, h->at.row, h->at.col, outer.count, outer.at);
             else
                 tma_store_of(to->tma, h->sD, h->at.row, h->at.col, outer.count, outer.at);
@@ -268,13 +296,37 @@ static void send_subtile(const sm90_kernel *k, const consumer_role *c, const sub
             gemm_sm90_copy_elements(k, c, h, to, ELEMENTS_STORED);
 }
 
+/* A buffer whose first half has every other row, and the second those between. */
+static tensor rows_in_turn(tensor sD)
+{
+    const layout plain = without_swizzle(sD.layout), rows = layout_mode(plain, 0);
+    const int64_t half = static_size(rows) / 2, row = index_at(rows, 1);
+    const layout modes[] = { make_layout(shape(2, half), stride(half * row, row)), layout_mode(plain, 1) };
+    return tensor_with_layout(sD, with_swizzle(sD.layout.sw, layouts_of(2, modes))); // ((2,ROWS/2),COLS)
+}
+
+/* The accumulators of a box. */
+static tensor sheared_accumulators(const sm90_kernel *k, const consumer_role *c, const subtile *h)
+{
+    const int width = k->size.subtile;
+    const tensor early = slice(accumulator_columns(c->acc, h->cols, width), _, h->rows / 64, _),
+                 others = slice(accumulator_columns(c->acc, h->cols + k->size.shear, width), _, h->rows / 64, _);
+    const val begins_early = is_early(k, c, h);
+    tensor all = fragment_like(early, F32);
+    UNROLL(i, static_size(all.layout))
+        set(all, i, select(begins_early, at(early, i), at(others, i)));
+    return all;
+}
+
 /* Takes the staging buffer of store `store` of `count` in a tile, once so few stores are in flight that it is free. */
 static void take_buffer(const sm90_kernel *k, const consumer_role *c, subtile *h, int store, int count)
 {
     const int buffers = k->cfg->buffers;
     staged_store staged = { c->barrier, WARPGROUP, c->first_thread };
     h->sD = slice(c->sD, _, _, store % buffers);
-    h->sAcc = k->cfg->swap ? gemm_sm90_transposed(h->sD) : h->sD;
+    h->sAcc = k->cfg->swap                       ? gemm_sm90_transposed(h->sD)
+              : k->size.shear && !k->cfg->ragged ? rows_in_turn(h->sD)
+                                                 : h->sD;
     const bool in_turn =
         count % buffers == 0 && !k->cfg->groups; // buffers go round across tiles; groups' last tiles have fewer stores
     staging_wait(&staged, store == 0 && !in_turn ? 0 : buffers - 1);
@@ -313,7 +365,8 @@ void gemm_sm90_epilogue(const sm90_kernel *k, consumer_role *c, const tile_place
     share_vectors(k, c, vectors);
     UNROLL(i, count) {
         gemm_sm90_place_box(k, tile, i, &h);
-        h.acc = slice(accumulator_columns(c->acc, h.cols, width), _, h.rows / 64, _);
+        h.acc = k->size.shear ? sheared_accumulators(k, c, &h)
+                              : slice(accumulator_columns(c->acc, h.cols, width), _, h.rows / 64, _);
         if (k->epilogue.gated)
             h.up = slice(accumulator_columns(c->acc, k->size.columns + h.cols, width), _, h.rows / 64, _);
         if (cfg->groups && !cfg->swap) {

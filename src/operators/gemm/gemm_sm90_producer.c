@@ -95,7 +95,8 @@ static void load_absent(const sm90_kernel *k, const operand_load *o, const pipel
  */
 static val is_absent(const sm90_kernel *k, val tile, const tile_place *at)
 {
-    val in_row = div(at->col, imm(k->size.tile_n * k->cfg->cluster_n)), before = sub(tile, k->first_tile);
+    val in_row = div(add(at->col, imm(k->size.shear)), imm(k->size.tile_n * k->cfg->cluster_n)),
+        before = sub(tile, k->first_tile);
     return lt(mul(k->cfg->b_stays ? before : min(before, in_row), k->k_tiles), imm(k->cfg->stages));
 }
 

@@ -144,8 +144,8 @@ static int box_of(const gemm_sm90_config *c, int side, int most, int step)
 static int row_cols_of(const gemm_sm90_config *c, int columns, int box)
 {
     const gemm_epilogue *e = &c->epilogue;
-    const bool whole = c->ragged == GEMM_ALL_RAGGED && e->d == CKL_F32 && !c->swap && !gemm_uses_x(e) && !e->scatter &&
-                       !(e->c && c->groups) && c->split == 1;
+    const bool whole = c->ragged == GEMM_ALL_RAGGED && (e->d == CKL_F32 || c->row_vec > 1) && !c->swap &&
+                       !gemm_uses_x(e) && !e->scatter && !(e->c && c->groups) && c->split == 1;
     return whole && c->buffers * box == columns ? columns : box;
 }
 
@@ -155,7 +155,8 @@ static int64_t add_vectors(gemm_sm90_shape *s, const gemm_sm90_config *c)
     int64_t bytes = 0;
     for (int v = 0; v < GEMM_VECTORS; v++) {
         if (has_vector(&c->epilogue, v))
-            s->vectors[v] = gemm_sm90_along_rows(c, v) ? s->consumer_rows : (c->epilogue.gated ? 2 : 1) * s->columns;
+            s->vectors[v] =
+                gemm_sm90_along_rows(c, v) ? s->consumer_rows : (c->epilogue.gated ? 2 : 1) * s->columns + s->shear;
         bytes += (int64_t)c->consumers * s->vectors[v] * 4;
     }
     return bytes;
@@ -193,13 +194,14 @@ gemm_sm90_shape gemm_sm90_shape_of(const gemm_sm90_config *c)
 {
     enum { SWAP_ROWS = 64, SWAP_STEP = 16 };                  // stmatrix writes 16 rows at once
     const int halves = c->epilogue.gated && !c->swap ? 2 : 1; // refused with swap
-    int d_bytes = (int)ckl_dtype_bytes(c->epilogue.d), finishers = finishers_of(c),
-        columns = c->tile_n / halves / finishers;
+    int d_bytes = (int)ckl_dtype_bytes(c->epilogue.d), finishers = finishers_of(c), shear = c->sheared ? GEMM_SHEAR : 0,
+        columns = (c->tile_n - shear) / halves / finishers;
     const int loaded_n = is_k_major(c, 'b') ? c->tile_n : (int)round_up(c->tile_n, MN_SPAN);
     gemm_sm90_shape s = {
         .tile_k = gemm_tile_k(c->epilogue.ab),
         .consumer_rows = rows_of_consumer(c),
-        .tile_n = c->tile_n / halves,
+        .tile_n = (c->tile_n - shear) / halves,
+        .shear = shear,
         .columns = columns,
         .finishers = finishers,
         .box_a = c->tile_m / c->cluster_n,
@@ -298,10 +300,11 @@ void gemm_sm90_parameters(sm90_kernel *k)
     k->b_k_major = is_k_major(k->cfg, 'b');
     k->tmaA = operand_tma(k, k->p.A, 'a', k->a_k_major, s->box_a);
     k->tmaB = operand_tma(k, k->p.B, 'b', k->b_k_major, s->box_b);
+    const int d_rows = s->d_rows / (s->shear ? 2 : 1);
     if (k->cfg->ragged != GEMM_ALL_RAGGED)
-        k->tmaD = make_tma(k->p.D, d, rank, s->d_rows, s->d_cols, s->d_swizzle);
-    if (k->epilogue.c && k->cfg->ragged != GEMM_ALL_RAGGED)
-        k->tmaC = make_tma(k->p.C, d, rank, s->d_rows, s->d_cols, s->d_swizzle);
+        k->tmaD = make_tma(k->p.D, d, rank, d_rows, s->d_cols, s->d_swizzle);
+    if ((k->epilogue.c || s->shear) && k->cfg->ragged != GEMM_ALL_RAGGED)
+        k->tmaC = make_tma(k->p.C, d, rank, d_rows, s->d_cols, s->d_swizzle);
     if (gemm_uses_x(&k->epilogue) && k->cfg->ragged != GEMM_ALL_RAGGED)
         k->tmaX = make_tma(k->p.PRE, d, rank, s->d_rows, s->d_cols, s->d_swizzle);
     if (s->scales[0].boxes)
@@ -398,7 +401,9 @@ static val start_of(const sm90_kernel *k, bool along_m, val i)
     const int tile = along_m ? k->cfg->tile_m : k->size.tile_n;
     const val extent = along_m ? k->p.m : k->p.n, start = mul(i, imm(tile));
     if (!k->size.within[along_m ? 0 : 1])
-        return start;
+        return along_m || !k->size.shear
+                   ? start
+                   : sub(k->cfg->ragged ? start : max(start, imm(k->size.shear)), imm(k->size.shear));
     return min(start, sub(max(extent, imm(tile)), imm(tile)));
 }
 

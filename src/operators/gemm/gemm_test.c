@@ -255,6 +255,17 @@ static const char *const cases[] = {
     "tile_m=256 tile_n=128 stages=3 buffers=4 ragged=2 split=1 ctas=1' # the same of both consumers",
     "m=70 n=301 k=72 a=bf16 d=f32 c=1 beta=0 fill=hard impl=sm90 config='" IN_TURN
     "tile_m=64 tile_n=128 stages=4 buffers=4 ragged=2 split=1 ctas=1' # and where C is not read",
+    "m=301 n=520 k=72 a=bf16 impl=sm90 config='" IN_TURN
+    "tile_m=128 tile_n=136 stages=4 buffers=2 sheared=1' # odd rows begin half a sector early, but in the first tile",
+    "m=300 n=1544 k=200 activation=gelu alpha=0.5 impl=sm90 config='tile_m=128 tile_n=136 stages=4 consumers=2 "
+    "pingpong=1 cluster_m=1 cluster_n=2 buffers=4 sheared=1'",
+    "m=130 n=1000 k=136 ldd=1016 fill=hard impl=sm90 config='" TWO "tile_m=128 tile_n=72 stages=4 buffers=2 sheared=1'",
+    "m=1000 n=1032 k=192 a=e4m3 impl=sm90 config='" IN_TURN
+    "tile_m=128 tile_n=136 stages=4 buffers=2 sheared=1 stays=1 group=1'",
+    "m=301 n=520 k=72 a=bf16 bias=1 activation=relu impl=sm90 config='" IN_TURN
+    "tile_m=128 tile_n=136 stages=4 buffers=2 sheared=1'",
+    "m=301 n=520 k=144 a=e4m3 scale_a=row scale_b=row impl=sm90 config='" IN_TURN
+    "tile_m=128 tile_n=136 stages=4 buffers=2 sheared=1'",
     "batch=2 m=140 n=397 k=136 a=bf16 d=f32 impl=sm90 config='" TWO
     "tile_m=128 tile_n=192 stages=2 buffers=6 ragged=2 split=1 ctas=1' # the same of six boxes a row",
     "m=333 n=334 k=136 d=f32 ldd=335 activation=relu impl=sm90 config='tile_m=64 tile_n=128 stages=4 buffers=4 "
