@@ -326,8 +326,7 @@ void gemm_tiled(const void *config, int kernel);
     X(owner, int, stages, "4", "2 3 4 5", "K tiles in shared memory")                          \
     X(owner, int, groups_k, "1", "1 2 4", "groups of threads that share out K tiles")          \
     X(owner, int, vec, "1", "1 2 4", "elements of a copy of an operand that is not K-major")   \
-    X(owner, int, vec_k, "1", "1 4", "the same of one that is, which registers transpose")     \
-    X(owner, bool, phased, "0", "0 1", "rows of these begin anywhere, and are read by quads")  \
+    X(owner, bool, phased, "0", "0 1", "rows of K-major operands may begin or end inside quads") \
     X(owner, bool, whole, "0", "0 1", "rows of C, D and X are whole 16 bytes long, and apart") \
     X(owner, bool, sliced, "0", "0 1", "tiles that leave SMs without work share out K")        \
     X(owner, int, grouped, "0", "0 1 2", GEMM_GROUPED_HELP)                                    \
