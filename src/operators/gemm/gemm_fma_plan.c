@@ -195,7 +195,7 @@ static const gemm_fma_config tiles[] = { TILE(128, 128, 8, 16, 4, 8, 4, 1, 2), T
 
 static bool candidate_fma(const void *desc, const ckl_device_info *device, int i, void *config)
 {
-    enum { DEPTH_LEAST = 8, SHORT_K = 128, FULL = 256, SMALL = 32 };
+    enum { DEPTH_LEAST = 8, FULL = 256 };
     const ckl_gemm_desc *d = desc;
     gemm_fma_config *c = config;
     i += d->layout != CKL_GEMM_TN;
@@ -208,15 +208,11 @@ static bool candidate_fma(const void *desc, const ckl_device_info *device, int i
     c->phased = is_phased(d);
     c->stages = (int)max_i64(c->stages, c->phased ? PHASED_STAGES : 0);
     const bool elements = c->groups_k > 1 && vector_of(d) == 1; // whose addresses fill registers
-    const bool is_short = c->depth == 2 * DEPTH_LEAST && d->k <= SHORT_K;
     const bool is_full = c->groups_k == 1 && gemm_fma_threads(c) == FULL; // without a register for anything else
     const bool is_plain = d->layout == CKL_GEMM_NT && !gemm_is_backward((choice)d->activation) && !d->gated &&
                           !d->gather && !d->groups && !d->pointers;
-    if (c->depth > DEPTH_LEAST && (elements || d->k <= c->depth / 2 || is_short || (is_full && !is_plain)))
+    if (c->depth > DEPTH_LEAST && (elements || d->k <= c->depth / 2 || (is_full && !is_plain)))
         c->depth /= 2;
-    const bool is_vector = !c->phased && vector_of(d) == GEMM_FMA_QUAD && c->whole;
-    if (is_vector && is_short && c->groups_k == 1 && c->block_m * c->block_n <= SMALL)
-        c->ctas++; // short steps leave registers for one more: 10240x128x112 14.8 us by four, 12.2 by five
     for (c->vec = vector_of(d); c->vec > 1 && (!divides(d, c, 'a') || !divides(d, c, 'b')); c->vec /= 2)
         ;
     c->sliced = !d->groups && !d->batch_invariant;
