@@ -65,26 +65,8 @@ typedef struct gemm_fma_tile {
     bool inside;     // are the quads that are loaded meanwhile inside their rows?
 } gemm_fma_tile;
 
-/*
- * K-major operands, whose tiles go through registers by quads: which of them are this thread's; loads, where elements
- * beyond `left` of K are 0, unless all are known to be inside; stores.
- */
-void gemm_fma_divide_quads(const gemm_fma_config *cfg, gemm_fma_operand *x, const gemm_fma_rows *t, int rows, val ld);
-void gemm_fma_load_quads(const gemm_fma_config *cfg, const gemm_fma_operand *x, val left, bool inside);
-void gemm_fma_store_quads(const gemm_fma_config *cfg, const gemm_fma_operand *x, val stage);
-
-/* Of phased ones: their aligned quads, once `at` is known, and the elements before the first of these. */
-void gemm_fma_align_quads(gemm_fma_operand *x);
-tensor gemm_fma_load_before(const gemm_fma_operand *x, val left);
-void gemm_fma_store_before(const gemm_fma_operand *x, tensor rX);
-
-/* The stage after one; elements between the quads of a K-major operand in shared memory. */
+/* The stage after one. */
 val gemm_fma_stage_after(const gemm_fma_config *cfg, val stage);
-int gemm_fma_gap(const gemm_fma_config *cfg);
-
-/* The row of the matrix that row r of a tile is: among those of its half, if gated; the last one stands for later ones. */
-val gemm_fma_row_of_half(const gemm_fma_rows *t, val r);
-val gemm_fma_matrix_row(const gemm_fma_rows *t, val r);
 
 /* An operand of a tile. */
 gemm_fma_operand gemm_fma_operand_of(const gemm_fma_config *cfg, char name, const gemm_values *p, gemm_fma_rows t);

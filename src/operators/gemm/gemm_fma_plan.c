@@ -45,14 +45,14 @@ typedef struct tile_turns {
 /* From runs on an H200 (bench/notes/gemm.md): cycles, but for the launch. */
 static const struct {
     double launch_us;
-    double fma, load;           // of 128 multiply-adds; of a warp's load from shared memory
-    double along, across[2];    // of 32 elements copied: of K-major operands, or of others singly or in vectors
-    double hidden;              // the part of the shorter of both, multiply-adds and accesses, that is seen
-    double alone, latency;      // a lone CTA: of a step, and of each row or column of a block, but multiply-adds
-    double cta, stored;         // before and behind the steps of each CTA of an SM; for 128 elements of D
-    double group[2];            // to add the sums of another group of threads, of D singly or in vectors
-    double merge, merged;       // of the second kernel; bytes of slices in a cycle
-    double missing;             // work's growth where warps are missing, of what hides all
+    double fma, load;        // of 128 multiply-adds; of a warp's load from shared memory
+    double along, across[2]; // of 32 elements copied: of K-major operands, or of others singly or in vectors
+    double hidden;           // the part of the shorter of both, multiply-adds and accesses, that is seen
+    double alone, latency;   // a lone CTA: of a step, and of each row or column of a block, but multiply-adds
+    double cta, stored;      // before and behind the steps of each CTA of an SM; for 128 elements of D
+    double group[2];         // to add the sums of another group of threads, of D singly or in vectors
+    double merge, merged;    // of the second kernel; bytes of slices in a cycle
+    double missing;          // work's growth where warps are missing, of what hides all
 } fit = { 1.1, 1.07, 1.13, 4.5, { 10.7, 4.0 }, 0.43, 220, 2.83, 850, 22.4, { 2490, 1010 }, 3430, 13.7, 0.16 };
 
 /* Of an SM, for a step of each CTA: multiply-adds beside accesses to shared memory. */
@@ -176,29 +176,24 @@ static bool divides(const ckl_gemm_desc *d, const gemm_fma_config *c, char name)
     return rows % c->vec == 0 && threads % (rows / c->vec) == 0 && c->depth % (threads / (rows / c->vec)) == 0;
 }
 
-/*
- * Tiles whose threads share out copies evenly. The first is for M- and N-major operands alone, the last two, of 96 rows
- * or columns, not for odd K and lists, whose addresses would spill, and the one before not for deep odd K:
- * 4095x4097x4093 takes 3.09 ms, 2.76 by `turned`, but 6656x6144x717 1.23, 1.27 by that.
- */
+/* Tiles whose threads share out copies evenly; the last two not of phased rows and of lists, which would spill. */
 #define TILE(m, n, bm, bn, lanes, k, ring, groups, room)                                                      \
     {                                                                                                         \
         .tile_m = m, .tile_n = n, .block_m = bm, .block_n = bn, .lanes_m = lanes, .depth = k, .stages = ring, \
         .groups_k = groups, .ctas = room                                                                      \
     }
-static const gemm_fma_config tiles[] = { TILE(128, 128, 8, 16, 4, 8, 4, 1, 2), TILE(128, 64, 8, 8, 4, 16, 3, 1, 3),
-                                         TILE(64, 128, 8, 8, 4, 16, 3, 1, 3),  TILE(64, 64, 8, 4, 4, 16, 3, 1, 4),
-                                         TILE(32, 128, 8, 4, 4, 16, 3, 1, 4),  TILE(128, 32, 8, 4, 4, 16, 3, 1, 4),
-                                         TILE(16, 128, 4, 4, 4, 32, 3, 1, 3),  TILE(128, 16, 4, 4, 8, 32, 3, 1, 3),
-                                         TILE(32, 64, 8, 4, 4, 16, 2, 4, 2),   TILE(128, 128, 8, 8, 4, 16, 3, 1, 2),
-                                         TILE(128, 96, 8, 12, 4, 16, 3, 1, 3), TILE(96, 128, 12, 8, 4, 16, 3, 1, 3) };
+static const gemm_fma_config tiles[] = { TILE(128, 64, 8, 8, 4, 16, 3, 1, 3),  TILE(64, 128, 8, 8, 4, 16, 3, 1, 3),
+                                         TILE(64, 64, 8, 4, 4, 16, 3, 1, 4),   TILE(32, 128, 8, 4, 4, 16, 3, 1, 4),
+                                         TILE(128, 32, 8, 4, 4, 16, 3, 1, 4),  TILE(16, 128, 4, 4, 4, 32, 3, 1, 3),
+                                         TILE(128, 16, 4, 4, 8, 32, 3, 1, 3),  TILE(32, 64, 8, 4, 4, 16, 2, 4, 2),
+                                         TILE(128, 128, 8, 8, 4, 16, 3, 1, 2), TILE(128, 96, 8, 12, 4, 16, 3, 1, 3),
+                                         TILE(96, 128, 12, 8, 4, 16, 3, 1, 3) };
 
 static bool candidate_fma(const void *desc, const ckl_device_info *device, int i, void *config)
 {
     enum { DEPTH_LEAST = 8, FULL = 256 };
     const ckl_gemm_desc *d = desc;
     gemm_fma_config *c = config;
-    i += d->layout != CKL_GEMM_TN;
     if (i >= COUNT_OF(tiles) - (is_phased(d) || d->gather ? 2 : 0))
         return false;
     *c = tiles[i];
@@ -207,7 +202,7 @@ static bool candidate_fma(const void *desc, const ckl_device_info *device, int i
     c->grouped = gemm_grouped_of(d);
     c->phased = is_phased(d);
     c->stages = (int)max_i64(c->stages, c->phased ? PHASED_STAGES : 0);
-    const bool elements = c->groups_k > 1 && vector_of(d) == 1; // whose addresses fill registers
+    const bool elements = c->groups_k > 1 && vector_of(d) == 1;           // whose addresses fill registers
     const bool is_full = c->groups_k == 1 && gemm_fma_threads(c) == FULL; // without a register for anything else
     const bool is_plain = d->layout == CKL_GEMM_NT && !gemm_is_backward((choice)d->activation) && !d->gated &&
                           !d->gather && !d->groups && !d->pointers;
@@ -297,8 +292,8 @@ static ckl_status check_alignment(const ckl_gemm_desc *d, const gemm_fma_config 
         TRY(gemm_check_operand_vectors("fma", d, x, true, "phased", TMA_ALIGNMENT));
     if (c->whole && !d->pointers && !PLAN_ALIGNED(TMA_ALIGNMENT, x->c, x->d, x->x))
         FAIL(CKL_INVALID,
-             "gemm fma: c=%p, d=%p or x=%p is not aligned to 16 bytes; config='whole=0' takes any alignment", x->c, x->d,
-             x->x);
+             "gemm fma: c=%p, d=%p or x=%p is not aligned to 16 bytes; config='whole=0' takes any alignment", x->c,
+             x->d, x->x);
     return CKL_OK;
 }
 
