@@ -423,7 +423,6 @@ static const implementation *const implementations[] = { &gemm_weights_implement
                                                          &gemm_sm90_implementation,
                                                          &gemm_pitched_implementation,
                                                          &gemm_f32x3_implementation,
-                                                         &gemm_turned_implementation,
                                                          &gemm_specialised_implementation,
                                                          &gemm_tma_implementation,
                                                          &gemm_wgmma_implementation,

@@ -19,8 +19,8 @@ int gemm_fma_threads(const gemm_fma_config *cfg)
 
 int gemm_fma_stage(const gemm_fma_config *cfg, int rows)
 {
-    enum { GAPS = LANES / 2 };
-    return cfg->depth * (rows + QUAD) + GAPS;
+    const int padding = cfg->depth * QUAD; // of banks: none between stages
+    return cfg->depth * rows + (padding > LANES ? padding : LANES);
 }
 
 /*
@@ -56,6 +56,21 @@ val gemm_fma_place_n(const gemm_fma_config *cfg)
     if (cfg->groups_k > 1)
         along_n = rem(along_n, imm(cfg->tile_n / cfg->block_n / lanes));
     return add(mul(along_n, imm(lanes)), gemm_fma_lane_n(cfg));
+}
+
+val gemm_fma_group(const gemm_fma_config *cfg)
+{
+    return cfg->groups_k > 1 ? div(thread(), imm(gemm_fma_group_threads(cfg))) : imm(0);
+}
+
+val gemm_fma_thread(const gemm_fma_config *cfg)
+{
+    return cfg->groups_k > 1 ? rem(thread(), imm(gemm_fma_group_threads(cfg))) : thread();
+}
+
+val gemm_fma_bytes(val elements)
+{
+    return convert(U64, mul(elements, imm64(BYTES)));
 }
 
 int gemm_fma_columns(const gemm_fma_config *cfg)

@@ -4,7 +4,11 @@
 
 #include "operators/gemm/gemm_plan.h"
 
-enum { WARP = 32, THREADS_PER_SM = 1024 }; // with fewer than 64 registers a thread, a block does not fit
+enum {
+    WARP = 32,
+    THREADS_PER_SM = 1024, // with fewer than 64 registers a thread, a block does not fit
+    PHASED_STAGES = 3      // multiplied, written, and begun with what quads have too much
+};
 
 /* The longest vector in which operands that are not K-major can be read, in elements. */
 static int vector_of(const ckl_gemm_desc *d)
@@ -17,11 +21,10 @@ static int vector_of(const ckl_gemm_desc *d)
     return vec;
 }
 
-/* The same of K-major operands, whose rows are whole quads. */
-static int k_vector_of(const ckl_gemm_desc *d)
+/* Do rows of a K-major operand begin or end inside quads? */
+static bool is_phased(const ckl_gemm_desc *d)
 {
-    const bool quads = d->k % GEMM_FMA_QUAD == 0 && gemm_vector_of(d) == GEMM_FMA_QUAD;
-    return quads || d->layout == CKL_GEMM_TN ? GEMM_FMA_QUAD : 1;
+    return (d->k % GEMM_FMA_QUAD || gemm_vector_of(d) != GEMM_FMA_QUAD) && d->layout != CKL_GEMM_TN;
 }
 
 /* Are rows of the epilogue's matrices whole quads? */
@@ -42,15 +45,15 @@ typedef struct tile_turns {
 /* From runs on an H200 (bench/notes/gemm.md): cycles, but for the launch. */
 static const struct {
     double launch_us;
-    double fma, load;           // of 128 multiply-adds; of a warp's load from shared memory
-    double along[2], across[2]; // of 32 elements copied: of K-major operands or not, singly or in vectors
-    double hidden;              // the part of the shorter of both, multiply-adds and accesses, that is seen
-    double alone, latency;      // a lone CTA: of a step, and of each row or column of a block, but multiply-adds
-    double cta, stored;         // before and behind the steps of each CTA of an SM; for 128 elements of D
-    double group[2];            // to add the sums of another group of threads, of D singly or in vectors
-    double merge, merged;       // of the second kernel; bytes of slices in a cycle
-    double missing;             // work's growth where warps are missing, of what hides all
-} fit = { 1.1, 1.07, 1.13, { 6.3, 4.5 }, { 10.7, 4.0 }, 0.43, 220, 2.83, 850, 22.4, { 2490, 1010 }, 3430, 13.7, 0.16 };
+    double fma, load;        // of 128 multiply-adds; of a warp's load from shared memory
+    double along, across[2]; // of 32 elements copied: of K-major operands, or of others singly or in vectors
+    double hidden;           // the part of the shorter of both, multiply-adds and accesses, that is seen
+    double alone, latency;   // a lone CTA: of a step, and of each row or column of a block, but multiply-adds
+    double cta, stored;      // before and behind the steps of each CTA of an SM; for 128 elements of D
+    double group[2];         // to add the sums of another group of threads, of D singly or in vectors
+    double merge, merged;    // of the second kernel; bytes of slices in a cycle
+    double missing;          // work's growth where warps are missing, of what hides all
+} fit = { 1.1, 1.07, 1.13, 4.5, { 10.7, 4.0 }, 0.43, 220, 2.83, 850, 22.4, { 2490, 1010 }, 3430, 13.7, 0.16 };
 
 /* Of an SM, for a step of each CTA: multiply-adds beside accesses to shared memory. */
 static double step_cycles(const gemm_fma_config *c)
@@ -59,7 +62,7 @@ static double step_cycles(const gemm_fma_config *c)
     double accesses = warps * fit.load * (c->block_m + c->block_n) / GEMM_FMA_QUAD;
     for (const char *x = "ab"; *x; x++) {
         const bool k_major = gemm_k_major(c->epilogue.layout, *x);
-        const double copy = k_major ? fit.along[c->vec_k > 1] : fit.across[c->vec > 1];
+        const double copy = k_major ? fit.along : fit.across[c->vec > 1];
         accesses += (double)(*x == 'a' ? c->tile_m : c->tile_n) / WARP * copy;
     }
     const double fmas = fit.fma * c->tile_m * c->tile_n / 128;
@@ -166,54 +169,45 @@ static bool divides(const ckl_gemm_desc *d, const gemm_fma_config *c, char name)
 {
     const int rows = name == 'a' ? c->tile_m : c->tile_n, threads = gemm_fma_threads(c) / c->groups_k;
     if (gemm_is_k_major(d, name)) {
-        const int across = c->depth / c->vec_k, at_once = across ? threads / across : 0;
-        return across && c->depth % c->vec_k == 0 && (!c->phased || at_once % GEMM_FMA_QUAD == 0) && threads % across == 0 && rows / at_once <= GEMM_FMA_COPIES &&
-               (rows % at_once == 0 || rows < at_once);
+        const int across = c->depth / GEMM_FMA_QUAD, at_once = across ? threads / across : 0;
+        return across && c->depth % GEMM_FMA_QUAD == 0 && threads % across == 0 && at_once % GEMM_FMA_QUAD == 0 &&
+               rows / at_once <= GEMM_FMA_COPIES && (rows % at_once == 0 || rows < at_once);
     }
     return rows % c->vec == 0 && threads % (rows / c->vec) == 0 && c->depth % (threads / (rows / c->vec)) == 0;
 }
 
-/*
- * Tiles whose threads share out copies evenly. The first is for M- and N-major operands alone, the last two, of 96 rows
- * or columns, not for odd K and lists, whose addresses would spill, and the one before not for deep odd K:
- * 4095x4097x4093 takes 3.09 ms, 2.76 by `turned`, but 6656x6144x717 1.23, 1.27 by that.
- */
+/* Tiles whose threads share out copies evenly; the last two not of phased rows and of lists, which would spill. */
 #define TILE(m, n, bm, bn, lanes, k, ring, groups, room)                                                      \
     {                                                                                                         \
         .tile_m = m, .tile_n = n, .block_m = bm, .block_n = bn, .lanes_m = lanes, .depth = k, .stages = ring, \
         .groups_k = groups, .ctas = room                                                                      \
     }
-static const gemm_fma_config tiles[] = { TILE(128, 128, 8, 16, 4, 8, 4, 1, 2), TILE(128, 64, 8, 8, 4, 16, 3, 1, 3),
-                                         TILE(64, 128, 8, 8, 4, 16, 3, 1, 3),  TILE(64, 64, 8, 4, 4, 16, 3, 1, 4),
-                                         TILE(32, 128, 8, 4, 4, 16, 3, 1, 4),  TILE(128, 32, 8, 4, 4, 16, 3, 1, 4),
-                                         TILE(16, 128, 4, 4, 4, 32, 3, 1, 3),  TILE(128, 16, 4, 4, 8, 32, 3, 1, 3),
-                                         TILE(32, 64, 8, 4, 4, 16, 2, 4, 2),   TILE(128, 128, 8, 8, 4, 16, 3, 1, 2),
-                                         TILE(128, 96, 8, 12, 4, 16, 3, 1, 3), TILE(96, 128, 12, 8, 4, 16, 3, 1, 3) };
+static const gemm_fma_config tiles[] = { TILE(128, 64, 8, 8, 4, 16, 3, 1, 3),  TILE(64, 128, 8, 8, 4, 16, 3, 1, 3),
+                                         TILE(64, 64, 8, 4, 4, 16, 3, 1, 4),   TILE(32, 128, 8, 4, 4, 16, 3, 1, 4),
+                                         TILE(128, 32, 8, 4, 4, 16, 3, 1, 4),  TILE(16, 128, 4, 4, 4, 32, 3, 1, 3),
+                                         TILE(128, 16, 4, 4, 8, 32, 3, 1, 3),  TILE(32, 64, 8, 4, 4, 16, 2, 4, 2),
+                                         TILE(128, 128, 8, 8, 4, 16, 3, 1, 2), TILE(128, 96, 8, 12, 4, 16, 3, 1, 3),
+                                         TILE(96, 128, 12, 8, 4, 16, 3, 1, 3) };
 
 static bool candidate_fma(const void *desc, const ckl_device_info *device, int i, void *config)
 {
-    enum { DEPTH_LEAST = 8, SHORT_K = 128, ELEMENTS_MOST = 1024, FULL = 256, SMALL = 32 };
+    enum { DEPTH_LEAST = 8, FULL = 256 };
     const ckl_gemm_desc *d = desc;
     gemm_fma_config *c = config;
-    const bool is_odd = k_vector_of(d) == 1, is_deep = d->layout == CKL_GEMM_NT && d->k > ELEMENTS_MOST;
-    i += d->layout != CKL_GEMM_TN;
-    if (i >= COUNT_OF(tiles) - (is_odd ? 2 + is_deep : d->gather ? 2 : 0))
+    if (i >= COUNT_OF(tiles) - (is_phased(d) || d->gather ? 2 : 0))
         return false;
     *c = tiles[i];
     c->epilogue = gemm_epilogue_of(d);
     c->whole = is_whole(d);
     c->grouped = gemm_grouped_of(d);
-    c->vec_k = k_vector_of(d);
-    const bool elements = c->vec_k == 1 || (c->groups_k > 1 && vector_of(d) == 1); // whose addresses fill registers
-    const bool is_short = c->depth == 2 * DEPTH_LEAST && d->k <= SHORT_K;
+    c->phased = is_phased(d);
+    c->stages = (int)max_i64(c->stages, c->phased ? PHASED_STAGES : 0);
+    const bool elements = c->groups_k > 1 && vector_of(d) == 1;           // whose addresses fill registers
     const bool is_full = c->groups_k == 1 && gemm_fma_threads(c) == FULL; // without a register for anything else
     const bool is_plain = d->layout == CKL_GEMM_NT && !gemm_is_backward((choice)d->activation) && !d->gated &&
                           !d->gather && !d->groups && !d->pointers;
-    if (c->depth > DEPTH_LEAST && (elements || d->k <= c->depth / 2 || is_short || (is_full && !is_plain)))
+    if (c->depth > DEPTH_LEAST && (elements || d->k <= c->depth / 2 || (is_full && !is_plain)))
         c->depth /= 2;
-    const bool is_vector = c->vec_k == GEMM_FMA_QUAD && vector_of(d) == GEMM_FMA_QUAD && c->whole;
-    if (is_vector && is_short && c->groups_k == 1 && c->block_m * c->block_n <= SMALL)
-        c->ctas++; // short steps leave registers for one more: 10240x128x112 14.8 us by four, 12.2 by five
     for (c->vec = vector_of(d); c->vec > 1 && (!divides(d, c, 'a') || !divides(d, c, 'b')); c->vec /= 2)
         ;
     c->sliced = !d->groups && !d->batch_invariant;
@@ -265,10 +259,10 @@ static ckl_status admit_fma(const void *desc, const ckl_device_info *device, con
     TRY(admit_tile(c));
     if (d->m > INT32_MAX || d->n > INT32_MAX / 2 || d->k > INT32_MAX || gemm_tiles(d, c->tile_m, c->tile_n) > INT32_MAX)
         FAIL(CKL_UNSUPPORTED, "gemm fma: a size, or their tiles, are beyond 32 bits");
-    if (c->phased && (c->vec_k != GEMM_FMA_QUAD || c->stages < 3))
-        FAIL(CKL_UNSUPPORTED, "gemm fma: phased=1 is of vec_k=4 and three stages");
-    if ((c->vec_k != 1 && c->vec_k != GEMM_FMA_QUAD) || (!c->phased && c->vec_k > k_vector_of(d)))
-        FAIL(CKL_UNSUPPORTED, "gemm fma: vec_k=%d is not 1, or rows along K are not whole quads", c->vec_k);
+    if (c->phased && c->stages < PHASED_STAGES)
+        FAIL(CKL_INVALID, "gemm fma: stages=%d are less than %d, which phased=1 writes", c->stages, PHASED_STAGES);
+    if (!c->phased && is_phased(d))
+        FAIL(CKL_UNSUPPORTED, "gemm fma: rows along K are not whole quads: phased=1 takes them");
     const int threads = gemm_fma_threads(c);
     if (c->ctas < 1 || threads > device->threads_per_cta_max || c->ctas * threads > THREADS_PER_SM)
         FAIL(CKL_INVALID, "gemm fma: ctas=%d of %d threads are not in 1..%d threads of an SM", c->ctas, threads,
@@ -291,69 +285,49 @@ static ckl_status admit_fma(const void *desc, const ckl_device_info *device, con
     return CKL_OK;
 }
 
-static ckl_status check_alignment(const char *who, const ckl_gemm_desc *d, const gemm_fma_config *c,
-                                  const ckl_gemm_args *x)
+static ckl_status check_alignment(const ckl_gemm_desc *d, const gemm_fma_config *c, const ckl_gemm_args *x)
 {
-    TRY(gemm_check_operand_vectors(who, d, x, false, "vec", 4 * c->vec));
+    TRY(gemm_check_operand_vectors("fma", d, x, false, "vec", 4 * c->vec));
     if (!c->phased)
-        TRY(gemm_check_operand_vectors(who, d, x, true, "vec_k", 4 * c->vec_k));
+        TRY(gemm_check_operand_vectors("fma", d, x, true, "phased", TMA_ALIGNMENT));
     if (c->whole && !d->pointers && !PLAN_ALIGNED(TMA_ALIGNMENT, x->c, x->d, x->x))
         FAIL(CKL_INVALID,
-             "gemm %s: c=%p, d=%p or x=%p is not aligned to 16 bytes; config='whole=0' takes any alignment", who, x->c,
+             "gemm fma: c=%p, d=%p or x=%p is not aligned to 16 bytes; config='whole=0' takes any alignment", x->c,
              x->d, x->x);
     return CKL_OK;
 }
 
-/* Bytes of the sums of a slice of each shared tile, which are all that the workspace has. */
+/* Bytes of the sums of a slice of each shared tile. */
 static int64_t slice_bytes(int64_t shared, const gemm_fma_config *c)
 {
     return 4 * shared * c->tile_m * c->tile_n;
 }
 
-static int64_t slices_bytes(const ckl_gemm_desc *d, const ckl_device_info *device, const gemm_fma_config *c)
+static int64_t workspace_fma(const ckl_plan *plan)
 {
-    const tile_turns t = turns_of(d, device, c);
+    const gemm_fma_config *c = plan->config;
+    const tile_turns t = turns_of(plan->desc, &plan->device->info, c);
     return t.slices * slice_bytes(t.shared, c);
 }
 
-static int64_t workspace_fma(const ckl_plan *plan)
-{
-    return slices_bytes(plan->desc, &plan->device->info, plan->config);
-}
-
-/* Parameters of both implementations; the copies are of `turned`. */
-#define GEMM_TURNED_PARAMS(X, owner) GEMM_REPITCH_PARAMS(X, owner) GEMM_PARAMS(X, owner)
-
-KERNEL_PARAMS(gemm_turned, GEMM_TURNED_PARAMS);
-_Static_assert(sizeof(gemm_turned_params) - offsetof(gemm_turned_params, A) == sizeof(gemm_params), "ends with them");
-
-/*
- * Enqueues products, and what adds their slices. These lie behind `copies` bytes of the workspace, which tell their
- * number.
- */
-static ckl_status launch_products(const ckl_plan *plan, const ckl_gemm_desc *d, const gemm_fma_config *c,
-                                  const ckl_gemm_args *x, int64_t copies, ckl_stream stream)
-{
-    enum { EARLY_K = 128 };
-    const int64_t bytes = plan->own_workspace_bytes - copies, shared = shared_tiles(d, &plan->device->info, c);
-    const tile_turns t = cut_turns(d, &plan->device->info, c, bytes ? bytes / slice_bytes(shared, c) : 1);
-    gemm_params products = gemm_params_of(d, x);
-    products.whole = (uint32_t)t.whole;
-    products.slices = (uint32_t)t.slices;
-    products.slice_k = t.slice_k;
-    products.parts = (char *)plan_workspace(plan, x->workspace) + copies;
-    gemm_turned_params p = { 0 };
-    memcpy(&p.A, &products, sizeof products);
-    const bool alone = (t.whole ? d->k : t.slice_k) > EARLY_K; // else a launch is as long as what is uneven
-    TRY(plan_launch_as(plan, 0, (plan_grid){ .x = t.whole + t.shared * t.slices }, &p, alone, stream));
-    const int adds = plan->impl->kernels_of(plan->config) - 1;
-    return t.shared ? plan_launch(plan, adds, (plan_grid){ .x = t.shared * c->block_m }, &p, stream) : CKL_OK;
-}
-
+/* Enqueues products, and what adds their slices, whose number the workspace tells. */
 static ckl_status launch_fma(const ckl_plan *plan, const void *args, ckl_stream stream)
 {
-    TRY(check_alignment("fma", plan->desc, plan->config, args));
-    return launch_products(plan, plan->desc, plan->config, args, 0, stream);
+    enum { EARLY_K = 128 };
+    const ckl_gemm_desc *d = plan->desc;
+    const gemm_fma_config *c = plan->config;
+    const ckl_gemm_args *x = args;
+    TRY(check_alignment(d, c, x));
+    const int64_t bytes = plan->own_workspace_bytes, shared = shared_tiles(d, &plan->device->info, c);
+    const tile_turns t = cut_turns(d, &plan->device->info, c, bytes ? bytes / slice_bytes(shared, c) : 1);
+    gemm_params p = gemm_params_of(d, x);
+    p.whole = (uint32_t)t.whole;
+    p.slices = (uint32_t)t.slices;
+    p.slice_k = t.slice_k;
+    p.parts = plan_workspace(plan, x->workspace);
+    const bool alone = (t.whole ? d->k : t.slice_k) > EARLY_K; // else a launch is as long as what is uneven
+    TRY(plan_launch_as(plan, 0, (plan_grid){ .x = t.whole + t.shared * t.slices }, &p, alone, stream));
+    return t.shared ? plan_launch(plan, 1, (plan_grid){ .x = t.shared * c->block_m }, &p, stream) : CKL_OK;
 }
 
 static int kernels_fma(const void *config)
@@ -371,107 +345,6 @@ const implementation gemm_fma_implementation = {
     .summary = "f32 as it is: tiles by cp.async, blocks of D in registers; rows of any pitch; from sm_80 on",
     .kernels = 2,
     .kernels_of = kernels_fma,
-    .params = &gemm_turned_param_list,
+    .params = &gemm_param_list,
     .workspace_bytes = workspace_fma,
-};
-
-/* turned: the same on M- and N-major operands, with four rows a copy; K-major ones are transposed first, in batches */
-
-static gemm_copies copies_of(const ckl_gemm_desc *d)
-{
-    gemm_copies x = { .from = *d, .to = *d };
-    for (int i = 0; i < 2; i++)
-        x.copied[i] = x.turned[i] = gemm_is_k_major(d, "ab"[i]);
-    x.to.layout = CKL_GEMM_TN;
-    gemm_place_copies(&x);
-    return x;
-}
-
-static gemm_fma_config products_of(const gemm_fma_config *c)
-{
-    gemm_fma_config products = *c;
-    products.epilogue.layout = CKL_GEMM_TN;
-    return products;
-}
-
-static plan_cost cost_turned(const void *desc, const ckl_device_info *device, const void *config)
-{
-    const double LAUNCH = 2, COPIED = 2e6, UNSURE = 1.05; // us; bytes a us; where it should win by less, it lost
-    const gemm_copies x = copies_of(desc);
-    const gemm_fma_config products = products_of(config);
-    plan_cost cost = cost_fma(&x.to, device, &products);
-    cost.us += LAUNCH + (double)(gemm_copy_bytes(&x, 'a') + gemm_copy_bytes(&x, 'b')) / COPIED;
-    cost.us *= UNSURE;
-    return cost;
-}
-
-static bool candidate_turned(const void *desc, const ckl_device_info *device, int i, void *config)
-{
-    const gemm_copies x = copies_of(desc);
-    const bool more = candidate_fma(&x.to, device, i, config);
-    ((gemm_fma_config *)config)->epilogue = gemm_epilogue_of(desc);
-    return more;
-}
-
-static ckl_status admit_turned(const void *desc, const ckl_device_info *device, const void *config)
-{
-    const ckl_gemm_desc *d = desc;
-    const gemm_copies x = copies_of(d);
-    const gemm_fma_config products = products_of(config);
-    TRY(gemm_check_epilogue("turned", d, &((const gemm_fma_config *)config)->epilogue));
-    if (d->layout == CKL_GEMM_TN)
-        FAIL(CKL_UNSUPPORTED, "gemm turned: A and B lie as fma likes them already");
-    TRY(gemm_check_in_order("turned", d));
-    if (d->groups)
-        FAIL(CKL_UNSUPPORTED, "gemm turned: groups=%" PRId64 " are multiplied by fma as they lie", d->groups);
-    return admit_fma(&x.to, device, &products);
-}
-
-static int64_t workspace_turned(const ckl_plan *plan)
-{
-    const gemm_copies x = copies_of(plan->desc);
-    const gemm_fma_config products = products_of(plan->config);
-    return gemm_copies_bytes(&x) + slices_bytes(&x.to, &plan->device->info, &products);
-}
-
-static ckl_status launch_turned(const ckl_plan *plan, const void *args, ckl_stream stream)
-{
-    const gemm_fma_config products = products_of(plan->config), *c = &products;
-    const gemm_copies x = copies_of(plan->desc);
-    const ckl_gemm_args copied = gemm_copied_args(plan, &x, args);
-    TRY(check_alignment("turned", &x.to, c, &copied));
-    TRY(gemm_launch_copies(plan, &x, args, &copied, stream));
-    return launch_products(plan, &x.to, c, &copied, gemm_copies_bytes(&x), stream);
-}
-
-static int kernels_turned(const void *config)
-{
-    return 1 + kernels_fma(config);
-}
-
-static void describe_turned(const void *config, int kernel)
-{
-    const gemm_fma_config products = products_of(config);
-    if (kernel == 1)
-        gemm_repitch(&products.epilogue);
-    else
-        gemm_fma(&products, kernel / 2);
-}
-
-const implementation gemm_turned_implementation = {
-    .name = "turned",
-    .rivals = { &gemm_fma_implementation },
-    .summary = "fma behind a kernel that transposes K-major A and B; Hopper",
-    .config_bytes = sizeof(gemm_fma_config),
-    .config = FIELD_TABLE(fma_fields),
-    .candidate = candidate_turned,
-    .cost = cost_turned,
-    .admit = admit_turned,
-    .describe = describe_turned,
-    .kernels = 3,
-    .kernels_of = kernels_turned,
-    .params = &gemm_turned_param_list,
-    .target = IR_SM90A,
-    .workspace_bytes = workspace_turned,
-    .launch = launch_turned,
 };

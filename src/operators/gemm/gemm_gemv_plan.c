@@ -109,6 +109,7 @@ static plan_cost cost_gemv(const void *desc, const ckl_device_info *device, cons
     const int64_t depth = c->width * c->vec * max_i64(c->steps, 1), of_sm = ceil_div(ctas_of(d, c), device->sm_count);
     const int64_t at_once = f32 && !c->steps ? max_i64(of_sm, 1) : CTAS;
     const double of_turn = (double)of_sm / (double)ceil_div(of_sm, at_once) * (190 + 38 * c->rows * c->few);
+    const double trips = c->epilogue.c ? 800 * (double)ceil_div(c->rows * c->few, c->width) : 0; // for C, in turns
     return gemm_product_cost(d, device,
                              (product_work){ .tiles = (double)ctas_of(d, c),
                                              .ctas = (int)at_once,
@@ -116,7 +117,7 @@ static plan_cost cost_gemv(const void *desc, const ckl_device_info *device, cons
                                              .multiply_adds = (double)(rows_of(c) * c->few * depth),
                                              .rate = rate_of(d, c),
                                              .step_cycles = 600,
-                                             .tile_cycles = c->steps ? 380 + of_turn
+                                             .tile_cycles = c->steps ? 380 + of_turn + trips
                                                             : f32    ? 3600 + of_turn
                                                                      : 800,
                                              .bytes_per_us = c->few > 2 && f32 ? 4.1e6 : 4.55e6 });

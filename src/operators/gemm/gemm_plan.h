@@ -6,7 +6,7 @@
 #include "skeletons/product_cost.h"
 
 extern const implementation gemm_weights_implementation, gemm_splitk_implementation, gemm_sm90_implementation,
-    gemm_pitched_implementation, gemm_f32x3_implementation, gemm_gemv_implementation, gemm_turned_implementation,
+    gemm_pitched_implementation, gemm_f32x3_implementation, gemm_gemv_implementation,
     gemm_outer_implementation, gemm_unaligned_implementation, gemm_fma_implementation, gemm_tma_mma_implementation,
     gemm_tiled_implementation, gemm_naive_implementation;
 
