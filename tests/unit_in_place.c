@@ -58,9 +58,9 @@ static const in_place problems[] = {
     { "rmsnorm rows=5 cols=20000 dtype=bf16 direction=backward", { { "dx", "dy" } } },
     { "groupnorm n=2 c=32 h=9 w=9 groups=4", { { "y", "x" } } },
     { "groupnorm n=2 c=32 h=9 w=9 groups=4 layout=nhwc direction=backward", { { "dx", "dy" } } },
-    { "groupnorm n=2 c=32 h=16 w=16 groups=8 impl=forward_held config='threads=64 column_threads=16 steps=1'",
+    { "groupnorm n=2 c=32 h=16 w=16 groups=8 impl=forward_split config='threads=64 column_threads=16 steps=1'",
       { { "y", "x" } } },
-    { "groupnorm n=2 c=32 h=16 w=16 groups=8 direction=backward impl=backward_held config='threads=64 "
+    { "groupnorm n=2 c=32 h=16 w=16 groups=8 direction=backward impl=backward_split config='threads=64 "
       "column_threads=16 steps=1'",
       { { "dx", "x" } } },
     { "groupnorm n=2 c=32 h=16 w=16 groups=8 direction=backward impl=backward_held config='channels=4 threads=64 "

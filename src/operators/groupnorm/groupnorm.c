@@ -3,6 +3,7 @@
 #include "operators/groupnorm/groupnorm_config.h"
 #include "operators/norm_lab.h"
 #include "operators/operators.h"
+#include "skeletons/two_pass.h"
 
 /* Validation */
 
@@ -76,9 +77,9 @@ static int tensors(const void *desc, plan_tensor *t)
 
 /* Launch */
 
-/* Of the workspace: entries of held slices, counters, and partial sums of gradients. */
+/* Of the workspace: entries of split slices, what is merged of them, counters, and partial sums of gradients. */
 typedef struct workspace_parts {
-    int64_t early, counters, arrived, partial, bytes; // offsets; entries come first
+    int64_t early, merged, counters, arrived, partial, bytes; // offsets; entries come first
 } workspace_parts;
 
 static workspace_parts workspace_of(const ckl_plan *plan, groupnorm_slicing slicing)
@@ -92,8 +93,11 @@ static workspace_parts workspace_of(const ckl_plan *plan, groupnorm_slicing slic
     const int64_t early = groupnorm_early_entries(c, slices);
     workspace_parts w = { 0 };
     w.early = meets ? 4 * strips * groupnorm_entry_words(c, slices) : 0;
-    w.counters = w.early + (early ? 4 * strips * groupnorm_entry_words(c, early) : 0);
-    w.arrived = w.counters + (meets ? one_pass_counter_bytes(strips, slices) : 0);
+    w.merged = w.early + (early ? 4 * strips * groupnorm_entry_words(c, early) : 0);
+    w.counters = w.merged + (slicing == GROUPNORM_SPLIT ? 4 * GROUPNORM_ENTRY * d->n * d->groups : 0);
+    w.arrived = w.counters + (slicing == GROUPNORM_SPLIT  ? two_pass_counter_bytes(strips)
+                              : slicing == GROUPNORM_HELD ? one_pass_counter_bytes(strips, slices)
+                                                          : 0);
     w.partial = round_up(w.arrived + 4 * strips * early, PLAN_WORKSPACE_ALIGNMENT);
     w.bytes = w.partial + (sums ? 4 * GROUPNORM_KINDS * d->n * d->c * ranges : 0);
     return w;
@@ -124,6 +128,7 @@ static groupnorm_params params_for(const ckl_plan *plan, const ckl_groupnorm_arg
                                .rstd = a->rstd,
                                .entries = workspace,
                                .early = workspace ? workspace + w.early : NULL,
+                               .merged = workspace ? workspace + w.merged : NULL,
                                .counters = workspace ? workspace + w.counters : NULL,
                                .arrived = workspace ? workspace + w.arrived : NULL,
                                .partial = workspace ? workspace + w.partial : NULL,
@@ -147,8 +152,14 @@ static ckl_status launch(const ckl_plan *plan, groupnorm_slicing slicing, const 
     const ckl_groupnorm_desc *d = plan->desc;
     const int kernel = kernel_for(plan, args);
     groupnorm_params p = params_for(plan, args, slicing);
+    int64_t strips = groupnorm_bundles(d, plan->config), ctas = strips * p.slices;
+    if (slicing == GROUPNORM_SPLIT) {
+        const int64_t abreast = d->layout == CKL_IMAGE_NCHW ? 1 : p.bundles; // of nhwc they share lines of memory
+        p.lag = two_pass_lag(strips, abreast, p.slices, plan->kernels[kernel].clusters_resident);
+        ctas = two_pass_ctas(strips, p.slices);
+    }
     if (elements_of(d) > 0)
-        TRY(plan_launch(plan, kernel, (plan_grid){ .x = groupnorm_bundles(d, plan->config) * p.slices }, &p, stream));
+        TRY(plan_launch(plan, kernel, (plan_grid){ .x = ctas }, &p, stream));
     if (d->direction == CKL_DIRECTION_FORWARD || !d->affine || d->c == 0)
         return CKL_OK;
     const plan_grid grid = { .x = ceil_div(GROUPNORM_KINDS * d->c, GROUPNORM_GRADIENT_COLUMNS) };
@@ -223,15 +234,19 @@ static ckl_status check_direction(const char *what, const ckl_groupnorm_desc *d,
 
 IMPLEMENTATION(forward, CKL_DIRECTION_FORWARD, GROUPNORM_CLUSTER,
                "a group, or of nhwc neighbouring ones, in the shared memory of a CTA or cluster")
+IMPLEMENTATION(forward_split, CKL_DIRECTION_FORWARD, GROUPNORM_SPLIT,
+               "slices of groups store their moments; other CTAs read them again")
 IMPLEMENTATION(forward_held, CKL_DIRECTION_FORWARD, GROUPNORM_HELD,
                "slices of groups in shared memory until their statistics are known")
 IMPLEMENTATION(backward, CKL_DIRECTION_BACKWARD, GROUPNORM_CLUSTER,
                "x and dy of a group in shared memory; a second kernel adds up dgamma and dbeta")
+IMPLEMENTATION(backward_split, CKL_DIRECTION_BACKWARD, GROUPNORM_SPLIT,
+               "slices of groups store their sums; other CTAs read them again")
 IMPLEMENTATION(backward_held, CKL_DIRECTION_BACKWARD, GROUPNORM_HELD,
                "slices of x and dy in shared memory until the sums of their groups are known")
 
 static const implementation *const implementations[] = {
-    &forward_held, &forward, &backward_held, &backward, NULL
+    &forward_held, &forward, &forward_split, &backward_held, &backward, &backward_split, NULL
 };
 
 OPERATOR(groupnorm, groupnorm,

@@ -17,9 +17,9 @@ static ckl_status admit_threads(const char *what, const ckl_device_info *device,
     TRY(plan_check_threads(what, c->threads, device));
     if (!is_power_of_two(c->vec) || c->vec * dtype_bytes(c->dtype) > GROUPNORM_VECTOR_BYTES)
         FAIL(CKL_INVALID, "%s: vec=%d is no power of two of at most %d bytes", what, c->vec, GROUPNORM_VECTOR_BYTES);
-    if (!is_power_of_two(c->cluster) || c->cluster > 16 || (slicing == GROUPNORM_HELD && c->cluster > 1))
+    if (!is_power_of_two(c->cluster) || c->cluster > 16 || (slicing != GROUPNORM_CLUSTER && c->cluster > 1))
         FAIL(CKL_INVALID, "%s: cluster=%d is no power of two up to %d", what, c->cluster,
-             slicing == GROUPNORM_HELD ? 1 : 16);
+             slicing != GROUPNORM_CLUSTER ? 1 : 16);
     if (c->steps < 1 || c->ctas_per_sm < 0)
         FAIL(CKL_INVALID, "%s: steps=%d is less than 1, or ctas_per_sm=%d less than 0", what, c->steps, c->ctas_per_sm);
     if (c->loading < 0 || (c->loading && slicing != GROUPNORM_HELD))
@@ -39,6 +39,8 @@ static ckl_status admit_layout(const char *what, const ckl_groupnorm_desc *d, gr
     const int bundle_max = c->threads / 32 * GROUPNORM_GROUPS_OF_WARP_MAX;
     if (c->bundle < 1 || c->bundle > bundle_max)
         FAIL(CKL_INVALID, "%s: bundle=%d is not in 1..%d, the groups of its warps", what, c->bundle, bundle_max);
+    if (c->cut_short && slicing == GROUPNORM_SPLIT)
+        FAIL(CKL_INVALID, "%s: cut_short=1 is for slices that are kept", what);
     if ((d->groups % c->bundle > 0) != c->cut_short || c->bundle > d->groups)
         FAIL(CKL_INVALID, "%s: bundle=%d does not divide groups=%" PRId64 ", or does with cut_short=1", what, c->bundle,
              d->groups);
@@ -72,7 +74,7 @@ static ckl_status admit_layout(const char *what, const ckl_groupnorm_desc *d, gr
                                       groupnorm_staged_steps(c) < GROUPNORM_STAGED_MIN)))
         FAIL(CKL_INVALID, "%s: again=%d is for held slices, all but %d vectors of a thread", what, c->again,
              GROUPNORM_STAGED_MIN);
-    const bool keeps = g.slots == 1 && groupnorm_staged_steps(c) >= GROUPNORM_STAGED_MIN &&
+    const bool keeps = slicing != GROUPNORM_SPLIT && g.slots == 1 && groupnorm_staged_steps(c) >= GROUPNORM_STAGED_MIN &&
                        c->vec * dtype_bytes(c->dtype) == GROUPNORM_VECTOR_BYTES;
     if (c->kept < 0 || c->kept > GROUPNORM_KEPT_MAX || (c->kept && !keeps))
         FAIL(CKL_INVALID, "%s: kept=%d is for slices read once by vectors of 16 bytes, all but %d of a thread", what,
@@ -91,8 +93,8 @@ ckl_status groupnorm_admit(const char *what, const ckl_groupnorm_desc *d, const 
     if (c->dtype != d->dtype || c->layout != (choice)d->layout || c->affine != d->affine ||
         c->channels != max_i64(1, d->c / d->groups))
         FAIL(CKL_INVALID, "%s: dtype, layout, affine and channels must be those of the problem", what);
-    if (c->prefetch && d->direction == CKL_DIRECTION_BACKWARD)
-        FAIL(CKL_INVALID, "%s: prefetch=1 is for problems forward", what);
+    if (c->prefetch && (slicing == GROUPNORM_SPLIT || d->direction == CKL_DIRECTION_BACKWARD))
+        FAIL(CKL_INVALID, "%s: prefetch=1 is for slices that are read once, forward", what);
     TRY(admit_threads(what, device, slicing, c));
     TRY(admit_layout(what, d, slicing, c));
     const int64_t slices = groupnorm_slices(d, c, slicing), units = groupnorm_units(d, c);

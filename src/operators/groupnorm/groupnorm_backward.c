@@ -16,6 +16,7 @@ enum { SCALE, LINEAR, CONSTANT, SCALES = GROUPNORM_SCALES }; // dx = dy * scale 
 
 typedef struct backward {
     groupnorm_kernel g;
+    bool in_smem;        // the slices
     tensor sSums;        // (CHANNELS,ROWS,KINDS): of each thread of a column, of nhwc lines of each pixel of a fold
     tensor rGamma;       // (1) or (VEC) of a thread that has one column
     val weight, rstd;    // gamma, and rstd, of the channel whose sums the thread stores, if it is one at most
@@ -61,8 +62,11 @@ static void load_vector(void *kernel, groupnorm_vector *v)
 {
     backward *k = kernel;
     const groupnorm_slice *s = &k->g.s;
-    v->x = groupnorm_load(s, &k->g.slices, 0, v);
-    v->dy = groupnorm_load(s, &k->g.slices, 1, v);
+    const bool in_smem = k->in_smem && !v->again;
+    v->x = in_smem ? groupnorm_load_shared(s, add(k->g.slices.to[0], v->shared), v->vec)
+                   : groupnorm_load(s, s->a.x, v->global, v->vec);
+    v->dy = in_smem ? groupnorm_load_shared(s, add(k->g.slices.to[1], v->shared), v->vec)
+                    : groupnorm_load(s, s->a.dy, v->global, v->vec);
 }
 
 /* Sums of channels */
@@ -272,11 +276,13 @@ static void begin(void *kernel)
     backward *k = kernel;
     const groupnorm_config *cfg = k->g.s.cfg;
     const int channels = groupnorm_slice_channels(cfg);
-    if (mixes(k))
+    if (k->in_smem && mixes(k))
         k->g.w.at_once = GROUPNORM_UNROLLED / 2;
     const tensor sWords = smem_tensor("sums", F32, compact(shape(channels, groupnorm_sum_words(cfg))), 16);
     k->sSums = tensor_with_layout(sWords, compact(shape(channels, groupnorm_sum_rows(cfg), KINDS)));
     k->g.sScales = tensor_with_layout(sWords, compact(shape(SCALES, channels))); // when sums are known of groups
+    if (!k->in_smem)
+        return;
     const int64_t bytes = groupnorm_slice_bytes(cfg);
     const val x = smem_address(smem_alloc("x, dy", 2 * bytes, 16)), dy = add(x, imm_as(U32, bytes));
     k->g.slices = (groupnorm_staging){ 2, { k->g.s.a.x, k->g.s.a.dy }, { x, dy } };
@@ -321,6 +327,6 @@ void groupnorm_backward(const groupnorm_config *cfg, groupnorm_slicing slicing, 
                                                    .begin_column = begin_column,
                                                    .load_vector = load_vector,
                                                    .write_vector = write_vector };
-    backward k = { .g = { .does = &direction } };
+    backward k = { .g = { .does = &direction }, .in_smem = slicing != GROUPNORM_SPLIT };
     groupnorm_describe(&k.g, cfg, slicing, vectors);
 }

@@ -9,6 +9,7 @@
 enum {
     PIXEL_BYTES = GROUPNORM_LINE_BYTES, // of nhwc that a bundle reads side by side
     PIXEL_BYTES_BACKWARD = 64,          // x and dy
+    PIXEL_BYTES_WHOLE = 1024,           // of slices that are read again: one stretch of memory
     PIXEL_BYTES_MIN = 32,               // a sector
     BUNDLE_MAX = 64,
     BUNDLE_MAX_WHOLE = 288,  // threads that three CTAs have registers for
@@ -21,6 +22,9 @@ enum {
     THREADS_KEEPING_MAX = 256, // of a CTA that keeps vectors in registers, too
     THREADS_KEEPING_MIN = 128,
     THREADS_CLUSTER_MIN = 160, // 32x256x56x56 f32 59.3 us by 128, 55.5 by 192
+    SPLIT_THREADS = 1024,      // of an SM, backward: 64 registers each; of 16 bits 80
+    SPLIT_THREADS_HALF = 768,
+    AGAIN_BYTES = 75 << 10, // of a slice that is read again: few CTAs, each of which begins, is counted and waits
     ENTRIES_OF_LANE = 12,   // held: as they are 0.84 of the time of early ones where a lane has six, 1.13 where 25
     RAGGED_BYTES = 4,       // wider vectors are taken whole
     RAGGED_VECTORS = 6      // of a channel that are worth its ends
@@ -131,10 +135,32 @@ static bool choose_cluster(const groupnorm_search *s, int64_t budget, groupnorm_
     return found;
 }
 
+/* The largest slices: forward in shared memory, three CTAs an SM; backward they stream (bench/notes/groupnorm.md). */
+static bool choose_slice(groupnorm_search *s, groupnorm_config *c)
+{
+    enum { THREADS = 256 };
+    const bool forward = s->d->direction == CKL_DIRECTION_FORWARD;
+    const int64_t units = max_i64(1, groupnorm_units(s->d, c)), most = s->device->smem_per_cta_bytes;
+    const int64_t wanted = min_i64(AGAIN_BYTES, s->device->smem_per_cta_bytes);
+    const int64_t fewest = max_i64(1, c->bundle * pixel_bytes(s->d) * s->d->h * s->d->w / wanted);
+    s->threads_max = (int)max_i64(THREADS, groupnorm_threads_min(s, c));
+    for (int64_t slices = fewest; slices < 2 * units * c->channels; slices += max_i64(1, slices / 8)) {
+        groupnorm_config tried = *c;
+        if (!groupnorm_share_slices(s, slices, groupnorm_parts_of(s, slices, c), forward ? wanted : most, &tried))
+            continue;
+        *c = tried;
+        if (forward || groupnorm_slice_bytes(c) <= wanted || slices >= units * c->parts)
+            return true;
+    }
+    return false;
+}
+
 /* As many CTAs an SM as have room, or as there are. */
 static int ctas_per_sm(const groupnorm_search *s, const groupnorm_config *c)
 {
     int64_t room = residency_ctas_per_sm(s->device, c->threads, groupnorm_shared_bytes(s->d, s->slicing, c));
+    if (s->slicing == GROUPNORM_SPLIT && s->d->direction == CKL_DIRECTION_BACKWARD)
+        room = min_i64(room, (s->d->dtype == CKL_F32 ? SPLIT_THREADS : SPLIT_THREADS_HALF) / c->threads);
     if (s->slicing == GROUPNORM_HELD)
         room = min_i64(room, groupnorm_held_ctas(s, c));
     int64_t ctas = groupnorm_bundles(s->d, c) * groupnorm_slices(s->d, c, s->slicing);
@@ -224,6 +250,24 @@ static int early_slices(const groupnorm_search *s, const groupnorm_config *c)
 }
 
 /*
+ * Bundles of nhwc are pixels, so that L2 looks up lines, not sectors: gradients of 8x64x415x415 f16 332 us by 32 bytes
+ * of a pixel, 240 by 64, 223 by all 128.
+ */
+static bool choose_slices(groupnorm_search *s, groupnorm_config *c)
+{
+    const ckl_groupnorm_desc *d = s->d;
+    if (!fold_pixels(s, c)) {
+        const bool whole = d->c * element_bytes(d) <= PIXEL_BYTES_WHOLE && d->groups <= BUNDLE_MAX_WHOLE;
+        const int bundle =
+            whole && d->layout == CKL_IMAGE_NHWC ? (int)d->groups : bundle_for(d, PIXEL_BYTES, widest_vector(d));
+        set_bundle(s, bundle, c);
+    }
+    const bool chosen = choose_slice(s, c);
+    c->early = chosen ? early_slices(s, c) : 0;
+    return chosen;
+}
+
+/*
  * Narrower bundles where the slices of wide ones leave an SM to one CTA, or SMs idle; a CTA alone where all slices do.
  * Folded pixels are all of an image: where that leaves SMs idle they are rather split.
  */
@@ -299,7 +343,7 @@ static bool fit_held(const groupnorm_search *s, bool last, groupnorm_config *c)
     enum { BYTES_WORTH = 40 << 10 }; // 1x512x128x56 bf16 of single channels 9.0 us by 184 CTAs, 11.2 by 360
     const bool forward = s->d->direction == CKL_DIRECTION_FORWARD, nhwc = s->d->layout == CKL_IMAGE_NHWC;
     const int64_t sms = s->device->sm_count, resident = groupnorm_held_ctas(s, c) * sms;
-    const int64_t bundles = max_i64(1, groupnorm_bundles(s->d, c)), most = resident / AT_ONCE;
+    const int64_t bundles = groupnorm_bundles(s->d, c), most = resident / AT_ONCE;
     const int64_t bytes = (forward ? 1 : 2) * c->bundle * pixel_bytes(s->d) * s->d->h * s->d->w;
     const int64_t worth = ceil_div(max_i64(sms, bytes * bundles / BYTES_WORTH), bundles);
     int64_t slices = max_i64(ceil_div(bytes, 3 * held_bytes(s, c) / 2), min_i64(resident / bundles, worth));
@@ -404,7 +448,7 @@ static bool pays_prefetch(const groupnorm_search *s, const groupnorm_config *c)
     enum { BYTES_MAX = 8 << 20 };
     const ckl_groupnorm_desc *d = s->d;
     const int64_t ctas = groupnorm_bundles(d, c) * groupnorm_slices(d, c, s->slicing);
-    return s->device->has_tma && d->direction == CKL_DIRECTION_FORWARD &&
+    return s->device->has_tma && s->slicing != GROUPNORM_SPLIT && d->direction == CKL_DIRECTION_FORWARD &&
            d->n * d->c * d->h * d->w * element_bytes(d) <= BYTES_MAX &&
            ctas <= (int64_t)c->ctas_per_sm * s->device->sm_count;
 }
@@ -421,7 +465,8 @@ ckl_status groupnorm_choose(const char *what, const ckl_groupnorm_desc *d, const
     c->channels = (int)max_i64(1, d->c / d->groups);
     groupnorm_search s = { d, device, slicing, THREADS_MAX, 0, false, 0 };
     const bool chosen = slicing == GROUPNORM_CLUSTER ? choose_bundles(&s, c)
-                                                      : choose_held(&s, c);
+                        : slicing == GROUPNORM_SPLIT ? choose_slices(&s, c)
+                                                     : choose_held(&s, c);
     if (!chosen && slicing == GROUPNORM_HELD)
         FAIL(CKL_UNSUPPORTED,
              "%s: chosen for large tensors whose bundles want clusters, of nchw %d CTAs, up to half of an H200", what,

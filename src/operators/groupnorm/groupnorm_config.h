@@ -8,6 +8,7 @@
 #include "ir/params.h"
 #include "plan/plan.h"
 #include "skeletons/one_pass.h"
+#include "skeletons/two_pass.h"
 
 #define GROUPNORM_DESC(X, owner)                                                                \
     X(owner, choice, direction, "forward", "forward backward", "the norm or its gradients")     \
@@ -64,10 +65,12 @@
     X(owner, pointer, rstd)        \
     X(owner, pointer, entries)     \
     X(owner, pointer, early)       \
+    X(owner, pointer, merged)      \
     X(owner, pointer, partial)     \
     X(owner, pointer, counters)    \
     X(owner, pointer, arrived)     \
     X(owner, u32, strips)          \
+    X(owner, u32, lag)             \
     X(owner, i64, lines)           \
     X(owner, pointer, dgamma)      \
     X(owner, pointer, dbeta)
@@ -81,9 +84,10 @@
  *     reciprocal                 of the elements of a group
  *     y                          or dx
  *     mean, rstd                 (GROUPS,IMAGES)
- *     entries, early             workspace: (LANES,BUNDLE,GROUPNORM_ENTRY,BLOCKS,BUNDLES), and the same of early ones
+ *     entries, early, merged     workspace: (LANES,BUNDLE,GROUPNORM_ENTRY,BLOCKS,BUNDLES), the same of early ones,
+ *                                (GROUPNORM_ENTRY,GROUPS)
  *     partial                    workspace: (C,KINDS,RANGES,IMAGES)
- *     counters, strips           of held slices (one_pass.h): strips are the bundles of all images, chunks are slices
+ *     counters, strips, lag      of split slices (two_pass.h): strips are the bundles of all images, chunks are slices
  *     arrived                    slices of each early entry that have been stored
  *     lines                      of partial
  */
@@ -275,8 +279,8 @@ static inline int64_t groupnorm_slice_bytes(const groupnorm_config *c)
     return (groupnorm_vector_elements(c) + ends) * dtype_bytes(c->dtype);
 }
 
-/* Where the slices of a bundle meet: in a cluster; or in memory, while their CTAs hold them. */
-typedef enum groupnorm_slicing { GROUPNORM_CLUSTER, GROUPNORM_HELD } groupnorm_slicing;
+/* Where the slices of a bundle meet: in a cluster; or in memory, where those that are not held are read again. */
+typedef enum groupnorm_slicing { GROUPNORM_CLUSTER, GROUPNORM_SPLIT, GROUPNORM_HELD } groupnorm_slicing;
 
 /* By where slices meet (groupnorm_cost.c): units of a column, slices of it, slices of a bundle, bundles of images. */
 int64_t groupnorm_units(const ckl_groupnorm_desc *d, const groupnorm_config *c);

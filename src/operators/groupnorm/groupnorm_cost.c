@@ -31,8 +31,8 @@ int64_t groupnorm_bundles(const ckl_groupnorm_desc *d, const groupnorm_config *c
 int64_t groupnorm_shared_bytes(const ckl_groupnorm_desc *d, groupnorm_slicing slicing, const groupnorm_config *c)
 {
     const groupnorm_grid g = groupnorm_grid_of(c);
-    const bool forward = d->direction == CKL_DIRECTION_FORWARD;
-    const int64_t slice = groupnorm_slice_bytes(c), groups = 16 * ceil_div(12 * c->bundle, 16);
+    const bool forward = d->direction == CKL_DIRECTION_FORWARD, kept = slicing != GROUPNORM_SPLIT || forward;
+    const int64_t slice = kept ? groupnorm_slice_bytes(c) : 0, groups = 16 * ceil_div(12 * c->bundle, 16);
     const int words = forward ? GROUPNORM_ENTRY : GROUPNORM_KINDS;
     const int64_t peers = c->cluster > 1 ? 4 * words * (int64_t)c->bundle * c->cluster + 16 : 16;
     const int64_t left = slicing == GROUPNORM_HELD ? 16 : 0;
@@ -49,7 +49,7 @@ plan_cost groupnorm_cost(const ckl_groupnorm_desc *d, const ckl_device_info *dev
                          const groupnorm_config *c)
 {
     static const memory_kernel of[2][2][2] = {
-        // forward, nchw and nhwc; then held
+        // forward, nchw and nhwc; then split
         { { { .us = 1.2, .wait_cycles = -2800, .bytes = 1.07, .lines = 2.5 },
             { .us = 0.7, .bytes = 1.45, .lines = 2.7 } },
           { { .us = 6, .lines = 1.5 }, { .us = 5, .bytes = 1.5, .lines = 1.4 } } },
@@ -59,14 +59,13 @@ plan_cost groupnorm_cost(const ckl_groupnorm_desc *d, const ckl_device_info *dev
     };
     const bool forward = d->direction == CKL_DIRECTION_FORWARD, nchw = d->layout == CKL_IMAGE_NCHW;
     const groupnorm_grid g = groupnorm_grid_of(c);
-    const int inputs = forward ? 1 : 2;
-    const double again = (double)c->again / c->steps;
+    const int inputs = forward ? 1 : 2, passes = slicing == GROUPNORM_SPLIT ? 2 : 1; // items of a slice
     const double loads = (double)g.slots * c->steps, bytes = (double)dtype_bytes(d->dtype);
     const double run = (nchw ? g.column_threads * c->vec : c->channels * c->bundle * c->fold) * bytes;
     const memory_work work = { .of = of[!forward][slicing != GROUPNORM_CLUSTER][!nchw],
                                .bytes = (double)(d->n * d->c * d->h * d->w) * bytes *
-                                        (inputs * (1 + again) + 1),
-                               .ctas = groupnorm_bundles(d, c) * groupnorm_slices(d, c, slicing),
+                                        (inputs * (slicing == GROUPNORM_SPLIT ? 1.5 : 1) + 1),
+                               .ctas = groupnorm_bundles(d, c) * groupnorm_slices(d, c, slicing) * passes,
                                .threads = c->threads,
                                .ctas_per_sm = c->ctas_per_sm,
                                .smem_bytes = groupnorm_shared_bytes(d, slicing, c),

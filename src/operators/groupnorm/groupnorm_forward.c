@@ -139,7 +139,8 @@ static void load_early_weights(void *kernel)
 static void load_vector(void *kernel, groupnorm_vector *v)
 {
     forward *k = kernel;
-    v->x = groupnorm_load(&k->g.s, &k->g.slices, 0, v);
+    v->x = v->again ? groupnorm_load(&k->g.s, k->g.s.a.x, v->global, v->vec)
+                    : groupnorm_load_shared(&k->g.s, add(k->g.slices.to[0], v->shared), v->vec);
 }
 
 static void add_values(void *kernel, groupnorm_vector *v)

@@ -296,6 +296,81 @@ static void store_entry(groupnorm_kernel *k)
         merge_early(k);
 }
 
+/* Slices that are read again */
+
+static two_pass order_of(const groupnorm_slice *s)
+{
+    return (two_pass){ .counters = s->a.counters,
+                       .strips = s->a.strips,
+                       .abreast = groupnorm_is_nchw(s) ? imm_as(U32, 1) : convert(U32, s->a.bundles),
+                       .chunks = convert(U32, s->a.slices),
+                       .lag = s->a.lag };
+}
+
+/* What all slices know of a group of the bundle: the index of a word. */
+static val merged_word(const groupnorm_slice *s, val group, val word)
+{
+    return add(mul(add(s->group, convert(I64, group)), imm64(GROUPNORM_ENTRY)), convert(I64, word));
+}
+
+/* Loads, or stores, what is known of the groups of a bundle. */
+static void move_groups(const groupnorm_kernel *k, bool loads)
+{
+    const groupnorm_slice *s = &k->s;
+    const int words = k->does->group_words;
+    LOOP_FROM(i, convert(I32, thread()), imm(words * s->cfg->bundle), imm(s->cfg->threads)) {
+        const val group = div(i, imm(words)), word = rem(i, imm(words)), place = merged_word(s, group, word);
+        if (loads)
+            set(k->sGroups, coord(word, group), groupnorm_read(s->a.merged, place));
+        else
+            groupnorm_write(s->a.merged, place, at(k->sGroups, word, group));
+    }
+}
+
+/* The CTA whose slice was the last of its bundle: for all that write. */
+static void store_merged(const groupnorm_kernel *k)
+{
+    IF(groupnorm_merges(&k->s))
+        publish(k, merge_all(k, k->does->at_once), yes());
+    cta_sync();
+    move_groups(k, false);
+}
+
+static void write_again(groupnorm_kernel *k, const two_pass *order, two_pass_item *item)
+{
+    k->does->load_weights(k);
+    two_pass_wait(order, item);
+    move_groups(k, true);
+    if (k->slices.count > 0)
+        groupnorm_staged(0);
+    cta_sync();
+    write_slice(k);
+    two_pass_end(order, item);
+}
+
+static void describe_split(groupnorm_kernel *k, const groupnorm_config *cfg, bool vectors)
+{
+    k->s = groupnorm_slice_begin(cfg, vectors);
+    const two_pass order = order_of(&k->s);
+    groupnorm_wait();
+    two_pass_item item = two_pass_draw(&order);
+    groupnorm_slice_at(&k->s, convert(I32, item.strip), convert(I32, item.chunk));
+    begin(k);
+    stage(k);
+    IF(item.writes) {
+        write_again(k, &order, &item);
+    }
+    ELSE
+    {
+        k->does->load_weights(k);
+        store_entry(k);
+        IF(two_pass_leave(&order, &item)) {
+            store_merged(k);
+            two_pass_merged(&order, &item);
+        }
+    }
+}
+
 /* Slices that are held */
 
 /*
@@ -350,7 +425,7 @@ static void describe_held(groupnorm_kernel *k, const groupnorm_config *cfg, bool
 void groupnorm_describe(groupnorm_kernel *k, const groupnorm_config *cfg, groupnorm_slicing slicing, bool vectors)
 {
     static void (*const kernels[])(groupnorm_kernel *, const groupnorm_config *, bool) = {
-        [GROUPNORM_CLUSTER] = describe_cluster, [GROUPNORM_HELD] = describe_held
+        [GROUPNORM_CLUSTER] = describe_cluster, [GROUPNORM_SPLIT] = describe_split, [GROUPNORM_HELD] = describe_held
     };
     kernels[slicing](k, cfg, vectors);
 }

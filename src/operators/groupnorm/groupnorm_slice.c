@@ -276,16 +276,14 @@ static int align_of(const groupnorm_slice *s, int vec)
     return (int)min_i64(s->align, vec * element_bytes(s));
 }
 
+packed groupnorm_load(const groupnorm_slice *s, val pointer, val element, int vec)
+{
+    return load_packed(with_cache(groupnorm_global(s, pointer, element, vec), s->reads), align_of(s, vec));
+}
+
 packed groupnorm_load_shared(const groupnorm_slice *s, val address, int vec)
 {
     return load_packed(smem_view(address, s->cfg->dtype, compact(leaf(vec))), vec * (int)element_bytes(s));
-}
-
-packed groupnorm_load(const groupnorm_slice *s, const groupnorm_staging *all, int i, const groupnorm_vector *v)
-{
-    if (!v->again)
-        return groupnorm_load_shared(s, add(all->to[i], v->shared), v->vec);
-    return load_packed(with_cache(groupnorm_global(s, all->from[i], v->global, v->vec), s->reads), align_of(s, v->vec));
 }
 
 /* A pass that stages, or asks L2 for what will be. */

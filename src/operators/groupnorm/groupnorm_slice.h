@@ -107,6 +107,7 @@ val groupnorm_groups(const groupnorm_slice *s);
 
 /* Vectors in memory and in shared memory. */
 tensor groupnorm_global(const groupnorm_slice *s, val pointer, val element, int count); // (COUNT)
+packed groupnorm_load(const groupnorm_slice *s, val pointer, val element, int vec);
 packed groupnorm_load_shared(const groupnorm_slice *s, val address, int vec);
 
 /*
@@ -117,9 +118,6 @@ typedef struct groupnorm_staging {
     int count;
     val from[2], to[2]; // pointers, and u32 addresses
 } groupnorm_staging;
-
-/* A vector of one of them, from where it is. */
-packed groupnorm_load(const groupnorm_slice *s, const groupnorm_staging *all, int i, const groupnorm_vector *v);
 
 /* Asks L2 for what will be staged, and for gamma and beta: a thread for each line. */
 void groupnorm_prefetch(const groupnorm_slice *s, const groupnorm_view *w, const groupnorm_staging *staging);

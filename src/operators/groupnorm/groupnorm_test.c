@@ -101,40 +101,39 @@ static const char *const cases[] = {
     "steps=8'",
     "n=2 c=32 h=9 w=9 groups=8 layout=nhwc impl=forward config='bundle=4 cluster=4 threads=128 column_threads=32 "
     "steps=1' # an idle CTA",
-    "n=2 c=32 h=16 w=16 groups=8 layout=nhwc impl=forward_held config='bundle=4 vec=4 threads=128 "
-    "column_threads=32 steps=1'",
-    "n=1 c=2 h=64 w=128 groups=1 impl=forward_held config='vec=1 threads=32 column_threads=16 steps=1' # hundreds of "
+    "n=2 c=32 h=16 w=16 groups=8 layout=nhwc impl=forward_split config='bundle=4 threads=128 column_threads=32 steps=1 "
+    "'",
+    "n=1 c=2 h=64 w=128 groups=1 impl=forward_split config='vec=1 threads=32 column_threads=16 steps=1' # hundreds of "
     "them",
     "n=1 c=64 h=32 w=64 groups=2 dtype=bf16 direction=backward fill=uniform impl=backward config='cluster=4 parts=1 "
     "threads=256 steps=4 column_threads=16'",
     "n=2 c=32 h=9 w=9 groups=8 direction=backward layout=nhwc impl=backward config='bundle=4 cluster=4 threads=128 "
     "column_threads=32 steps=1'",
-    "n=2 c=32 h=16 w=16 groups=8 direction=backward layout=nhwc impl=backward_held config='bundle=4 "
-    "vec=4 threads=128 column_threads=32 steps=1'",
-    "n=1 c=2 h=64 w=128 groups=1 direction=backward impl=backward_held config='vec=1 threads=32 column_threads=16 "
+    "n=2 c=32 h=16 w=16 groups=8 direction=backward layout=nhwc impl=backward_split config='bundle=4 "
+    "threads=128 column_threads=32 steps=1'",
+    "n=1 c=2 h=64 w=128 groups=1 direction=backward impl=backward_split config='vec=1 threads=32 column_threads=16 "
     "steps=1'",
-    "n=2 c=32 h=16 w=16 groups=8 impl=forward_held config='threads=64 column_threads=16 steps=1' # slices, by one "
+    "n=2 c=32 h=16 w=16 groups=8 impl=forward_split config='threads=64 column_threads=16 steps=1' # slices, by one "
     "kernel",
-    "n=3 c=32 h=16 w=16 groups=8 layout=nhwc impl=forward_held config='bundle=4 threads=128 column_threads=32 steps=1 "
+    "n=3 c=32 h=16 w=16 groups=8 layout=nhwc impl=forward_split config='bundle=4 threads=128 column_threads=32 steps=1 "
     "vec=4'",
-    "n=2 c=5 h=16 w=16 groups=1 layout=nhwc impl=forward_held config='fold=4 vec=4 threads=64 column_threads=12 "
+    "n=2 c=5 h=16 w=16 groups=1 layout=nhwc impl=forward_split config='fold=4 vec=4 threads=64 column_threads=12 "
     "steps=1'",
-    "n=2 c=32 h=16 w=16 groups=8 direction=backward impl=backward_held config='threads=64 column_threads=16 steps=1'",
-    "n=3 c=32 h=16 w=16 groups=8 layout=nhwc direction=backward impl=backward_held config='bundle=4 threads=128 "
+    "n=2 c=32 h=16 w=16 groups=8 direction=backward impl=backward_split config='threads=64 column_threads=16 steps=1'",
+    "n=3 c=32 h=16 w=16 groups=8 layout=nhwc direction=backward impl=backward_split config='bundle=4 threads=128 "
     "column_threads=32 steps=1 vec=4'",
-    "n=1 c=2 h=64 w=128 groups=1 direction=backward misalign=1 impl=backward_held config='vec=2 threads=32 "
+    "n=1 c=2 h=64 w=128 groups=1 direction=backward misalign=1 impl=backward_split config='vec=2 threads=32 "
     "column_threads=16 steps=1'",
     "n=2 c=66 h=3 w=3 groups=2 layout=nhwc dtype=f16 # more single channels side by side than a warp has lanes, twice",
     "n=2 c=66 h=3 w=3 groups=2 layout=nhwc dtype=f16 direction=backward",
     "n=1 c=128 h=40 w=40 groups=128 layout=nhwc dtype=bf16 fill=uniform # a warp has several groups",
     "n=2 c=96 h=5 w=5 groups=48 layout=nhwc dtype=f16 impl=forward config='bundle=48 threads=192 column_threads=4 "
     "cluster=4 vec=2 steps=2'",
-    "n=2 c=96 h=16 w=16 groups=48 layout=nhwc impl=forward_held config='bundle=24 threads=128 column_threads=10 "
+    "n=2 c=96 h=16 w=16 groups=48 layout=nhwc impl=forward_split config='bundle=24 threads=128 column_threads=10 "
     "steps=1 vec=4'",
     "n=2 c=93 h=9 w=9 groups=93 layout=nhwc # the last bundle has fewer groups",
     "n=2 c=616 h=5 w=7 groups=8 layout=nhwc dtype=bf16 # 77 vectors of several groups",
-    "n=1 c=312 h=9 w=25 groups=312 layout=nhwc impl=forward_held config='layout=nhwc channels=1 "
-    "bundle=52 vec=4 threads=256 column_threads=19 steps=12 again=4' # vectors of several groups, read again",
+    "n=1 c=312 h=9 w=25 groups=312 layout=nhwc impl=forward_split # vectors of several groups, read again",
     "n=3 c=104 h=9 w=5 groups=104 layout=nhwc dtype=f16",
     "n=3 c=104 h=9 w=59 groups=104 layout=nhwc dtype=f16 fill=hard seed=215131 # 89 values of a thread, the first far "
     "away",
@@ -146,8 +145,7 @@ static const char *const cases[] = {
     "channels=5 fold=4 vec=4 threads=64 column_threads=12 steps=4' # gradients of folded pixels of one group",
     "n=3 c=1 h=43 w=51 groups=1 layout=nhwc dtype=bf16 fill=hard",
     "n=3 c=1 h=43 w=51 groups=1 layout=nhwc dtype=bf16 direction=backward",
-    "n=1 c=12 h=11 w=9 groups=2 fill=hard impl=forward_held config='channels=6 ragged=1 vec=4 threads=64 "
-    "column_threads=8 steps=4 again=1'",
+    "n=1 c=12 h=11 w=9 groups=2 impl=forward_split fill=hard",
     "n=8 c=256 h=5 w=3 groups=32 dtype=bf16    # the same, of groups that share a CTA",
     "n=14 c=104 h=3 w=59 groups=104 layout=nhwc dtype=f16 fill=hard seed=254545",
     "n=2 c=150 h=24 w=95 groups=50 layout=nhwc dtype=bf16 fill=hard seed=800681",
@@ -161,11 +159,11 @@ static const char *const cases[] = {
     "n=2 c=75 h=16 w=8 groups=1 layout=nhwc dtype=bf16 fill=hard",
     "n=2 c=75 h=16 w=8 groups=1 layout=nhwc dtype=bf16 direction=backward",
     "n=2 c=30 h=8 w=6 groups=10 layout=nhwc dtype=f16 misalign=1",
-    "n=2 c=5 h=16 w=16 groups=1 layout=nhwc impl=forward_held config='fold=4 vec=4 threads=64 column_threads=12 "
+    "n=2 c=5 h=16 w=16 groups=1 layout=nhwc impl=forward_split config='fold=4 vec=4 threads=64 column_threads=12 "
     "steps=2'",
-    "n=2 c=33 h=8 w=16 groups=11 layout=nhwc impl=forward_held config='fold=4 vec=4 bundle=11 threads=160 "
+    "n=2 c=33 h=8 w=16 groups=11 layout=nhwc impl=forward_split config='fold=4 vec=4 bundle=11 threads=160 "
     "column_threads=4 steps=2'",
-    "n=2 c=33 h=8 w=16 groups=11 layout=nhwc direction=backward impl=backward_held config='fold=4 vec=4 bundle=11 "
+    "n=2 c=33 h=8 w=16 groups=11 layout=nhwc direction=backward impl=backward_split config='fold=4 vec=4 bundle=11 "
     "threads=160 column_threads=4 steps=2'",
     "n=2 c=33 h=8 w=16 groups=33 layout=nhwc direction=backward impl=backward config='fold=4 vec=4 bundle=33 "
     "threads=160 column_threads=4 cluster=4 steps=2'",
@@ -189,18 +187,18 @@ static const char *const cases[] = {
     "steps=1' # a thread of one value, an end",
     "n=2 c=9 h=37 w=29 groups=3 offset=1000 impl=forward config='ragged=1 vec=4 channels=3 cluster=4 threads=96 "
     "column_threads=32 steps=3' # each CTA of a cluster has ends",
-    "n=2 c=6 h=37 w=29 groups=6 fill=hard impl=forward_held config='ragged=1 vec=4 threads=64 column_threads=64 "
+    "n=2 c=6 h=37 w=29 groups=6 fill=hard impl=forward_split config='ragged=1 vec=4 threads=64 column_threads=64 "
     "steps=1'",
     "n=3 c=7 h=9 w=11 groups=7 dtype=f16 direction=backward",
     "n=3 c=14 h=9 w=11 groups=7 direction=backward fill=hard misalign=1",
     "n=2 c=112 h=7 w=7 groups=2 dtype=f16 direction=backward # some threads a plane of single elements",
     "n=2 c=96 h=9 w=9 groups=2 direction=backward impl=backward config='channels=48 ragged=0 vec=1 threads=64 "
     "column_threads=32 steps=3' # a thread has columns of one group",
-    "n=2 c=32 h=19 w=16 groups=8 direction=backward layout=nhwc impl=backward_held config='bundle=4 vec=4 threads=128 "
+    "n=2 c=32 h=19 w=16 groups=8 direction=backward layout=nhwc impl=backward_split config='bundle=4 vec=4 threads=128 "
     "column_threads=32 channels=4 steps=10' # vectors loaded ahead, four at once, the last ones",
-    "n=2 c=32 h=19 w=16 groups=8 direction=backward impl=backward_held fill=hard config='threads=64 column_threads=16 "
+    "n=2 c=32 h=19 w=16 groups=8 direction=backward impl=backward_split fill=hard config='threads=64 column_threads=16 "
     "channels=4 vec=4 steps=3'",
-    "n=1 c=32 h=17 w=16 groups=8 direction=backward layout=nhwc impl=backward_held config='bundle=4 vec=4 threads=128 "
+    "n=1 c=32 h=17 w=16 groups=8 direction=backward layout=nhwc impl=backward_split config='bundle=4 vec=4 threads=128 "
     "column_threads=32 channels=4 steps=1' # the last threads have no vector, and none lies ahead",
     "n=2 c=32 h=16 w=16 groups=8 impl=forward_held config='channels=4 threads=64 column_threads=16 steps=1' # slices "
     "that are held",
@@ -232,18 +230,18 @@ static const char *const cases[] = {
     "layout=nhwc channels=1 bundle=32 cut_short=1 threads=64 column_threads=16 vec=8 steps=2 early=8' # 96 slices",
     "n=2 c=76 h=16 w=9 groups=4 layout=nhwc fill=hard impl=forward_held config='layout=nhwc channels=19 bundle=4 "
     "threads=64 column_threads=3 vec=4 steps=8' # vectors of two groups of many channels",
-    "n=2 c=6 h=37 w=29 groups=2 dtype=f16 direction=backward fill=hard impl=backward_held config='dtype=f16 "
+    "n=2 c=6 h=37 w=29 groups=2 dtype=f16 direction=backward fill=hard impl=backward_split config='dtype=f16 "
     "channels=3 ragged=1 vec=8 threads=96 column_threads=32 steps=2' # ragged planes, read twice",
-    "n=2 c=4 h=37 w=29 groups=2 direction=backward misalign=1 impl=backward_held config='channels=2 ragged=1 vec=4 "
+    "n=2 c=4 h=37 w=29 groups=2 direction=backward misalign=1 impl=backward_split config='channels=2 ragged=1 vec=4 "
     "threads=64 column_threads=32 steps=3'",
     "n=3 c=128 h=8 w=8 groups=128 layout=nhwc dtype=f16 # a lane a group",
     "n=2 c=64 h=16 w=24 groups=64 layout=nhwc dtype=bf16 fill=hard seed=3 impl=forward config='dtype=bf16 layout=nhwc "
     "bundle=64 threads=64 column_threads=8 vec=8 steps=12 cluster=4' # pivots are its own",
-    "n=2 c=64 h=16 w=24 groups=64 layout=nhwc dtype=bf16 fill=hard impl=forward_held config='dtype=bf16 layout=nhwc "
+    "n=2 c=64 h=16 w=24 groups=64 layout=nhwc dtype=bf16 fill=hard impl=forward_split config='dtype=bf16 layout=nhwc "
     "bundle=64 threads=64 column_threads=8 vec=8 steps=9'",
     "n=3 c=128 h=8 w=12 groups=128 layout=nhwc fill=hard",
     "n=2 c=100 h=6 w=7 groups=100 layout=nhwc direction=backward fill=hard",
-    "n=1 c=12 h=30 w=64 groups=6 dtype=f16 direction=backward layout=nhwc impl=backward_held config='bundle=2 fold=1 "
+    "n=1 c=12 h=30 w=64 groups=6 dtype=f16 direction=backward layout=nhwc impl=backward_split config='bundle=2 fold=1 "
     "threads=96 column_threads=96 channels=2 vec=4 steps=9' # vectors of two groups",
     "n=2 c=9 h=37 w=29 groups=3 dtype=bf16 direction=backward fill=uniform impl=backward config='ragged=1 vec=8 "
     "channels=3 cluster=4 threads=64 column_threads=64 steps=1'",
@@ -251,8 +249,8 @@ static const char *const cases[] = {
     "column_threads=8 steps=2' # channels of a group shared out",
     "n=2 c=24 h=16 w=9 groups=2 fill=hard direction=backward impl=backward config='cluster=4 parts=4 vec=4 threads=96 "
     "column_threads=32 steps=2'",
-    "n=2 c=24 h=16 w=9 groups=2 impl=forward_held config='parts=3 vec=4 threads=64 column_threads=16 steps=2'",
-    "n=2 c=24 h=16 w=9 groups=2 dtype=f16 fill=hard direction=backward impl=backward_held config='parts=6 vec=8 "
+    "n=2 c=24 h=16 w=9 groups=2 impl=forward_split config='parts=3 vec=4 threads=64 column_threads=16 steps=2'",
+    "n=2 c=24 h=16 w=9 groups=2 dtype=f16 fill=hard direction=backward impl=backward_split config='parts=6 vec=8 "
     "threads=64 column_threads=8 steps=2'",
     "n=2 c=24 h=16 w=9 groups=2 dtype=bf16 impl=forward_held config='dtype=bf16 channels=12 parts=12 vec=8 threads=64 "
     "column_threads=8 steps=1' # a CTA may take other channels",
@@ -264,20 +262,14 @@ static const char *const cases[] = {
     "n=3 c=107 h=8 w=8 groups=107 layout=nhwc dtype=f16 fill=uniform",
     "n=3 c=107 h=8 w=8 groups=107 layout=nhwc dtype=f16 direction=backward fill=uniform # a lane a group",
     "n=1 c=127 h=24 w=16 groups=127 layout=nhwc fill=hard impl=forward",
-    "n=1 c=127 h=48 w=16 groups=127 layout=nhwc fill=hard impl=forward_held config='layout=nhwc channels=1 "
-    "bundle=127 fold=4 vec=4 threads=256 column_threads=2 steps=16 again=5 early=0' # folded, of more than 64 groups",
-    "n=2 c=107 h=30 w=32 groups=107 layout=nhwc dtype=bf16 direction=backward fill=uniform impl=backward_held "
-    "config='dtype=bf16 layout=nhwc channels=1 bundle=107 fold=8 vec=8 threads=224 column_threads=2 steps=7 again=3'",
-    "n=2 c=136 h=37 w=24 groups=136 layout=nhwc fill=hard impl=forward_held config='layout=nhwc channels=1 "
-    "bundle=136 vec=4 threads=160 column_threads=4 steps=32 again=9 early=8' # whole pixels, entries merged early",
-    "n=2 c=64 h=67 w=67 groups=32 layout=nhwc dtype=f16 direction=backward fill=uniform impl=backward_held "
-    "config='dtype=f16 layout=nhwc channels=2 bundle=32 vec=8 threads=256 column_threads=32 steps=9 again=6'",
+    "n=1 c=127 h=48 w=16 groups=127 layout=nhwc fill=hard impl=forward_split # folded, of more than 64 groups",
+    "n=2 c=107 h=30 w=32 groups=107 layout=nhwc dtype=bf16 direction=backward fill=uniform impl=backward_split",
+    "n=2 c=136 h=37 w=24 groups=136 layout=nhwc fill=hard impl=forward_split # whole pixels, entries merged early",
+    "n=2 c=64 h=67 w=67 groups=32 layout=nhwc dtype=f16 direction=backward fill=uniform impl=backward_split",
     "n=2 c=231 h=8 w=9 groups=33 layout=nhwc dtype=bf16 fill=hard impl=forward # more channels than vectors of a group",
     "n=2 c=231 h=8 w=9 groups=33 layout=nhwc dtype=bf16 direction=backward fill=uniform impl=backward",
-    "n=2 c=231 h=32 w=33 groups=33 layout=nhwc dtype=bf16 fill=hard impl=forward_held config='dtype=bf16 layout=nhwc "
-    "channels=7 bundle=33 fold=8 vec=8 threads=256 column_threads=1 steps=15 again=2'",
-    "n=2 c=231 h=32 w=33 groups=33 layout=nhwc direction=backward misalign=1 impl=backward_held config='layout=nhwc "
-    "channels=7 bundle=33 fold=4 vec=4 threads=256 column_threads=1 steps=9 again=5'",
+    "n=2 c=231 h=32 w=33 groups=33 layout=nhwc dtype=bf16 fill=hard impl=forward_split",
+    "n=2 c=231 h=32 w=33 groups=33 layout=nhwc direction=backward misalign=1 impl=backward_split",
     "n=2 c=462 h=8 w=9 groups=22 layout=nhwc dtype=bf16 fill=hard impl=forward # of vectors of one element each",
     "n=2 c=66 h=16 w=33 groups=33 layout=nhwc dtype=f16 fill=hard impl=forward_held config='dtype=f16 layout=nhwc "
     "channels=2 bundle=33 fold=4 vec=8 threads=192 column_threads=5 steps=5' # of two elements",
@@ -303,7 +295,7 @@ static const char *const cases[] = {
     "fold=4 vec=4 threads=256 column_threads=3 steps=3 early=8' # of folded pixels",
     "n=2 c=75 h=16 w=16 groups=1 dtype=f16 direction=backward fill=uniform impl=backward_held config='dtype=f16 "
     "channels=75 parts=75 vec=8 threads=64 column_threads=32 steps=1'",
-    "n=9 c=40 h=32 w=33 groups=8 layout=nhwc direction=backward fill=uniform impl=backward_held config='layout=nhwc "
+    "n=9 c=40 h=32 w=33 groups=8 layout=nhwc direction=backward fill=uniform impl=backward_split config='layout=nhwc "
     "channels=5 bundle=4 vec=4 threads=160 column_threads=32 steps=1' # 297 lines of sums",
     "n=2 c=64 h=48 w=33 groups=64 layout=nhwc dtype=f16 fill=hard impl=forward_held config='dtype=f16 layout=nhwc "
     "channels=1 bundle=64 vec=8 threads=64 column_threads=8 steps=9 loading=3' # half a slice is added up "
@@ -326,9 +318,9 @@ static const char *const cases[] = {
     "n=1 c=265 h=16 w=33 groups=265 layout=nhwc dtype=f16 fill=hard impl=forward_held config='dtype=f16 layout=nhwc "
     "channels=1 bundle=265 fold=8 vec=8 threads=288 column_threads=1 steps=1 early=12' # a lane merges twelve "
     "slices early",
-    "n=2 c=64 h=48 w=33 groups=64 layout=nhwc dtype=f16 fill=hard impl=forward_held config='dtype=f16 layout=nhwc "
+    "n=2 c=64 h=48 w=33 groups=64 layout=nhwc dtype=f16 fill=hard impl=forward_split config='dtype=f16 layout=nhwc "
     "channels=1 bundle=64 vec=8 threads=64 column_threads=8 steps=4 early=12'",
-    "n=2 c=64 h=48 w=33 groups=64 layout=nhwc dtype=f16 fill=uniform direction=backward impl=backward_held "
+    "n=2 c=64 h=48 w=33 groups=64 layout=nhwc dtype=f16 fill=uniform direction=backward impl=backward_split "
     "config='dtype=f16 layout=nhwc channels=1 bundle=64 vec=8 threads=128 column_threads=16 steps=2 early=10'",
     "n=2 c=107 h=30 w=32 groups=107 layout=nhwc dtype=bf16 fill=hard misalign=1 impl=forward # lines take turns",
     "n=2 c=33 h=8 w=64 groups=11 layout=nhwc impl=forward config='layout=nhwc channels=3 fold=4 vec=4 bundle=11 "
@@ -387,8 +379,8 @@ static const test_reject rejects[] = {
     { "impl=backward", CKL_UNSUPPORTED, "groupnorm backward: direction is forward" },
     { "impl=forward config='bundle=2'", CKL_INVALID, "are not those of the channels of bundle=2" },
     { "layout=nhwc impl=forward config='fold=3'", CKL_INVALID, "fold=3 is for whole pixels of nhwc" },
-    { "impl=forward config='threads=64 column_threads=16 steps=4 again=1'", CKL_INVALID,
-      "again=1 is for held slices" },
+    { "impl=forward_split config='cut_short=1 bundle=3 channels=4'", CKL_INVALID,
+      "cut_short=1 is for slices that are kept" },
     { "layout=nhwc impl=forward config='bundle=3 column_threads=1'", CKL_INVALID, "bundle=3 does not divide groups=8" },
     { "layout=nhwc impl=forward config='column_threads=3'", CKL_INVALID, "the threads of a vector of channels" },
     { "c=8 h=3 w=5 impl=forward config='vec=4'", CKL_UNSUPPORTED, "groupnorm forward: vec=4 does not divide h*w" },
@@ -401,9 +393,9 @@ static const test_reject rejects[] = {
     { "impl=forward config='loading=132'", CKL_INVALID, "loading=132 is for slices that are held" },
     { "impl=forward config='alone=1'", CKL_INVALID, "alone=1 is for held slices of vectors of 16 bytes" },
     { "impl=backward direction=backward config='prefetch=1'", CKL_INVALID,
-      "prefetch=1 is for problems forward" },
+      "prefetch=1 is for slices that are read once" },
     { "impl=forward config='ctas_per_sm=-1'", CKL_INVALID, "or ctas_per_sm=-1 less than 0" },
-    { "impl=forward_held config='channels=4 early=33'", CKL_INVALID, "early=33 is no multiple of 32" },
+    { "impl=forward_split config='channels=4 early=33'", CKL_INVALID, "early=33 is no multiple of 32" },
     { "impl=forward_held config='channels=4 threads=64 column_threads=16 parts=2 early=2'", CKL_INVALID,
       "early=2 is for slices of whole vectors" },
     { "impl=forward config='threads=64 column_threads=16 steps=3 kept=1'", CKL_INVALID,
@@ -415,7 +407,7 @@ static const test_reject rejects[] = {
       "vec=8 threads=64 column_threads=32 steps=224'",
       CKL_UNSUPPORTED, "adds up more values of a group than leave its statistics exact" },
     { "h=64 impl=backward direction=backward config='steps=1'", CKL_INVALID, "units of a channel" },
-    { "impl=forward_held config='threads=100'", CKL_INVALID, "threads=100 is no multiple of 32" },
+    { "impl=forward_split config='threads=100'", CKL_INVALID, "threads=100 is no multiple of 32" },
     { "direction=backward eps=0.5", CKL_INVALID, "groupnorm: eps=0.5 is not part of a backward problem" },
     { NULL, CKL_OK, NULL },
 };
