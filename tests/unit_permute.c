@@ -41,7 +41,7 @@ static ckl_status run_transpose(ckl_device *gpu, const char *impl, ckl_dtype dty
 
 TEST(bits)
 {
-    static const char *const impls[] = { "sm90", "sm80", "gather", "tiled", "naive" };
+    static const char *const impls[] = { "sm90", "sm80", "boxes", "gather" };
     static const ckl_dtype dtypes[] = { CKL_E4M3, CKL_F16, CKL_F32, CKL_F64 };
     ckl_device *gpu;
     assert_ok(ckl_device_open("emulator:h200", &gpu));

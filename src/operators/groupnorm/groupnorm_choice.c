@@ -102,7 +102,7 @@ static int64_t held_bytes(const groupnorm_search *s, const groupnorm_config *c)
  */
 static bool share_cluster(const groupnorm_search *s, int parts, int64_t budget, groupnorm_config *c)
 {
-    const groupnorm_search keeping = { s->d, s->device, s->slicing, THREADS_KEEPING_MAX, THREADS_CLUSTER_MIN, true, 0 };
+    const groupnorm_search keeping = { s->d, s->device, s->slicing, THREADS_KEEPING_MAX, THREADS_CLUSTER_MIN, true, false };
     groupnorm_config other = *c;
     if (!groupnorm_share_slices(s, c->cluster, parts, budget, c))
         return false;
@@ -307,56 +307,36 @@ static void take_lines(const groupnorm_search *s, groupnorm_config *c)
  * are more CTAs than run at once, as many as fill the last turn: 4x2384x8x384 f16 of single channels 41.4 us by 608
  * CTAs, 38.6 by 760. True: there are no others, or those of two bundles run at once.
  */
+/*
+ * Slices of which two bundles run at once: what neither shared memory nor registers of a CTA have room for is read
+ * again, up to half of it.
+ */
 static bool fit_again(const groupnorm_search *s, groupnorm_config *c)
 {
-    enum { ALL = GROUPNORM_AGAIN_ALL, SOME = 5, TRIES = 4 };
-    static const struct {
-        int bundles, again, wider;
-        bool alone;
-    } ways[] = { { 2, SOME, 1, false }, { 1, SOME, 1, false }, { 1, ALL, 1, false }, { 1, ALL, 2, false }, { 1, ALL, 2, true } };
-    const int64_t columns = s->d->layout == CKL_IMAGE_NHWC ? round_up(groupnorm_columns(c), 32) : 0;
-    const int64_t threads_min = max_i64(THREADS_KEEPING_MIN, groupnorm_threads_min(s, c));
-    const int64_t threads = max_i64(threads_min, min_i64(columns, THREADS_MAX)), sms = s->device->sm_count;
-    for (int i = 0; i < COUNT_OF(ways); i++) {
-        const int most = (int)min_i64(ways[i].wider * threads, THREADS_MAX);
-        const groupnorm_search again = { s->d, s->device, s->slicing, most, most, true, ways[i].again };
-        const int64_t resident = ways[i].alone ? sms : groupnorm_held_ctas(s, c) * sms;
-        const int64_t budget = ways[i].alone ? s->device->smem_per_cta_bytes : held_bytes(s, c);
-        int64_t slices = resident / ways[i].bundles;
-        for (int n = 0; n < TRIES; n++, slices -= slices / 16) {
-            groupnorm_config tried = *c;
-            if (groupnorm_share_slices(&again, slices, groupnorm_parts_of(s, slices, c), budget, &tried) &&
-                groupnorm_slices(s->d, &tried, GROUPNORM_HELD) <= resident) {
-                *c = tried;
-                c->loading = (int)sms * 3 / 4;
-                return true;
-            }
-        }
-    }
-    return false;
+    enum { BUNDLES = 2 };
+    const int64_t threads = max_i64(THREADS_KEEPING_MIN, groupnorm_threads_min(s, c)), sms = s->device->sm_count;
+    const groupnorm_search again = { s->d, s->device, s->slicing, (int)threads, (int)threads, true, true };
+    const int64_t most = groupnorm_held_ctas(s, c) * sms / BUNDLES;
+    c->loading = (int)sms * 3 / 4;
+    return groupnorm_share_slices(&again, most, groupnorm_parts_of(s, most, c), held_bytes(s, c), c) &&
+           groupnorm_slices(s->d, c, GROUPNORM_HELD) <= most + most / 8;
 }
 
-static bool fit_held(const groupnorm_search *s, bool last, groupnorm_config *c)
+static bool fit_held(const groupnorm_search *s, groupnorm_config *c)
 {
-    const groupnorm_config before = *c;
     enum { TRIES = 24, AT_ONCE = 2, IN_REGISTERS = 4 };
     enum { BYTES_WORTH = 40 << 10 }; // 1x512x128x56 bf16 of single channels 9.0 us by 184 CTAs, 11.2 by 360
     const bool forward = s->d->direction == CKL_DIRECTION_FORWARD, nhwc = s->d->layout == CKL_IMAGE_NHWC;
     const int64_t sms = s->device->sm_count, resident = groupnorm_held_ctas(s, c) * sms;
-    const int64_t bundles = groupnorm_bundles(s->d, c), most = resident / AT_ONCE;
+    const int64_t bundles = max_i64(1, groupnorm_bundles(s->d, c)), most = resident / AT_ONCE;
     const int64_t bytes = (forward ? 1 : 2) * c->bundle * pixel_bytes(s->d) * s->d->h * s->d->w;
     const int64_t worth = ceil_div(max_i64(sms, bytes * bundles / BYTES_WORTH), bundles);
     int64_t slices = max_i64(ceil_div(bytes, 3 * held_bytes(s, c) / 2), min_i64(resident / bundles, worth));
     bool found = false;
     for (int i = 0; i < TRIES && !found; i++, slices += max_i64(1, slices / 16))
         found = groupnorm_share_slices(s, slices, groupnorm_parts_of(s, slices, c), held_bytes(s, c), c);
-    if (!found || (bundles * groupnorm_slices(s->d, c, GROUPNORM_HELD) > resident &&
-                   groupnorm_slices(s->d, c, GROUPNORM_HELD) > most)) {
-        *c = before;
-        if (!last)
-            return false;
-        return fit_again(s, c);
-    }
+    if (!found)
+        return false;
     slices = groupnorm_slices(s->d, c, GROUPNORM_HELD);
     c->loading = bundles * slices > resident ? (int)sms * 3 / 4 : 0;
     const int64_t full = min_i64(ceil_div(bundles * slices, resident) * resident / bundles, most);
@@ -381,7 +361,7 @@ static bool merges_much(const groupnorm_search *s, const groupnorm_config *c)
 /* Is there a config of CTAs, or of smaller clusters than that? */
 static bool fits_cluster(const groupnorm_search *s, int cluster, const groupnorm_config *c)
 {
-    const groupnorm_search whole = { s->d, s->device, GROUPNORM_CLUSTER, THREADS_MAX, 0, false, 0 };
+    const groupnorm_search whole = { s->d, s->device, GROUPNORM_CLUSTER, THREADS_MAX, 0, false, false };
     groupnorm_config other = *c;
     return choose_bundles(&whole, &other) && other.cluster < cluster;
 }
@@ -402,12 +382,14 @@ static bool hold_lines(const groupnorm_search *s, bool last, groupnorm_config *c
         return false;
     const int64_t columns = s->d->layout == CKL_IMAGE_NHWC ? min_i64(round_up(groupnorm_columns(c), 32), THREADS_MAX) : 0;
     const int most = (int)max_i64(max_i64(THREADS_KEEPING_MAX, last ? columns : 0), groupnorm_threads_min(s, c));
-    const groupnorm_search any = { s->d, s->device, s->slicing, most, THREADS_KEEPING_MIN, true, 0 },
-                           many = { s->d, s->device, s->slicing, most, most, true, 0 };
-    groupnorm_config wide = *c;
-    if (!fit_held(&any, last, c))
-        return false;
-    if (forward && !c->loading && c->kept > 0 && fit_held(&many, false, &wide) && entries_of_lane(s, &wide) <= ENTRIES_OF_LANE)
+    const groupnorm_search any = { s->d, s->device, s->slicing, most, THREADS_KEEPING_MIN, true, false },
+                           many = { s->d, s->device, s->slicing, most, most, true, false };
+    groupnorm_config wide = *c, part = *c;
+    if (!fit_held(&any, c)) {
+        *c = part;
+        return last && fit_again(s, c);
+    }
+    if (forward && !c->loading && c->kept > 0 && fit_held(&many, &wide) && entries_of_lane(s, &wide) <= ENTRIES_OF_LANE)
         *c = wide;
     return true;
 }
@@ -463,7 +445,7 @@ ckl_status groupnorm_choose(const char *what, const ckl_groupnorm_desc *d, const
     c->layout = (choice)d->layout;
     c->affine = d->affine;
     c->channels = (int)max_i64(1, d->c / d->groups);
-    groupnorm_search s = { d, device, slicing, THREADS_MAX, 0, false, 0 };
+    groupnorm_search s = { d, device, slicing, THREADS_MAX, 0, false, false };
     const bool chosen = slicing == GROUPNORM_CLUSTER ? choose_bundles(&s, c)
                         : slicing == GROUPNORM_SPLIT ? choose_slices(&s, c)
                                                      : choose_held(&s, c);

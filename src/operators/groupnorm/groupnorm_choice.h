@@ -10,8 +10,7 @@
 enum {
     GROUPNORM_LINE_BYTES = 128, // of memory
     GROUPNORM_THREADS_MIN = 64, // of a CTA
-    GROUPNORM_HELD_CTAS = 3,    // of an SM
-    GROUPNORM_AGAIN_ALL = 8     // of eight
+    GROUPNORM_HELD_CTAS = 3     // of an SM
 };
 
 /* What choosing is about. */
@@ -21,7 +20,7 @@ typedef struct groupnorm_search {
     groupnorm_slicing slicing;
     int threads_max, threads_min; // of a CTA
     bool keeps;                   // vectors in registers beside those in shared memory
-    int again;                    // of eight, those for which there is no room, read again
+    bool again;                   // up to half of a slice is read again, for which there is no room
 } groupnorm_search;
 
 /* Every warp has some groups, and the columns of several groups lie side by side. */

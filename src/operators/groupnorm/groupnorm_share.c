@@ -101,7 +101,7 @@ static void keep_vectors(const groupnorm_search *s, int64_t budget, groupnorm_co
     if (s->keeps && groupnorm_grid_of(c).slots == 1 && c->vec * element_bytes(s->d) == GROUPNORM_VECTOR_BYTES)
         while (c->kept < min_i64(most, GROUPNORM_KEPT_MAX) && groupnorm_shared_bytes(s->d, s->slicing, c) > budget)
             c->kept++;
-    const int room = (int)min_i64(c->steps * s->again / GROUPNORM_AGAIN_ALL, c->steps - c->kept - GROUPNORM_STAGED_MIN);
+    const int room = s->again ? (int)min_i64(c->steps / 2, c->steps - c->kept - GROUPNORM_STAGED_MIN) : 0;
     while (c->again < room && groupnorm_shared_bytes(s->d, s->slicing, c) > budget)
         c->again++;
 }
@@ -146,7 +146,7 @@ static bool share_out(const groupnorm_search *s, int64_t units, int64_t budget, 
             if (nchw && c->bundle > 1 && c->threads != column_threads * groupnorm_grid_of(c).columns)
                 continue;
             c->column_threads = nchw ? column_threads : groupnorm_grid_of(c).column_threads;
-            if (c->column_threads == 0 || (s->slicing == GROUPNORM_HELD && groupnorm_grid_of(c).slots > 1 && s->again < GROUPNORM_AGAIN_ALL))
+            if (c->column_threads == 0 || (s->slicing == GROUPNORM_HELD && groupnorm_grid_of(c).slots > 1))
                 continue; // what belongs to the next column would be loaded while all that are held wait
             c->steps = (int)max_i64(1, ceil_div(units, c->column_threads));
             keep_vectors(s, budget, c);
@@ -183,8 +183,7 @@ bool groupnorm_share_slices(const groupnorm_search *s, int64_t slices, int parts
     const bool found = share_out(s, ceil_div(units, slices), budget, c);
     groupnorm_config other = *c;
     other.parts = parts;
-    const bool several = s->slicing == GROUPNORM_HELD && groupnorm_grid_of(c).slots > 1;
-    if ((found && !several && c->column_threads * c->vec * element_bytes(s->d) >= wanted) || parts == 1 ||
+    if ((found && c->column_threads * c->vec * element_bytes(s->d) >= wanted) || parts == 1 ||
         !share_out(s, ceil_div(units, ceil_div(slices, parts)), budget, &other))
         return found;
     *c = other;

@@ -356,6 +356,17 @@ static const char *const cases[] = {
     "column_threads=8' # vectors in registers of a cluster",
     "n=2 c=12 h=16 w=18 groups=4 fill=uniform direction=backward impl=backward config='channels=3 vec=4 threads=96 "
     "column_threads=8 steps=9 kept=4' # and of a CTA, whose last columns do not exist",
+    "n=2 c=16 h=48 w=64 groups=8 dtype=f16 fill=hard impl=forward_held config='dtype=f16 channels=2 vec=8 threads=64 "
+    "column_threads=32 steps=8 kept=1 again=3 loading=3' # vectors that are read again",
+    "n=2 c=15 h=64 w=33 groups=5 layout=nhwc dtype=bf16 fill=hard impl=forward_held config='dtype=bf16 layout=nhwc "
+    "channels=3 bundle=5 fold=8 vec=8 threads=64 column_threads=4 steps=13 kept=3 again=5'",
+    "n=2 c=64 h=32 w=33 groups=8 layout=nhwc dtype=bf16 fill=hard direction=backward impl=backward_held "
+    "config='dtype=bf16 layout=nhwc channels=8 bundle=8 vec=8 threads=64 column_threads=8 steps=12 kept=3 again=6'",
+    "n=2 c=40 h=32 w=33 groups=4 layout=nhwc dtype=bf16 misalign=1 direction=backward impl=backward_held "
+    "config='dtype=bf16 layout=nhwc channels=10 bundle=4 vec=8 threads=64 column_threads=12 steps=10 kept=2 again=4'",
+    "n=2 c=24 h=17 w=13 groups=2 dtype=bf16 fill=hard direction=backward impl=backward_held config='dtype=bf16 "
+    "channels=12 parts=6 vec=8 ragged=1 threads=64 column_threads=8 steps=6 again=3 loading=3'",
+    "n=3 c=21 h=873 groups=21 layout=nhwc dtype=f16 fill=hard # whole images of what no cluster holds",
     NULL,
 };
 
@@ -394,6 +405,9 @@ static const test_reject rejects[] = {
     { "impl=forward config='alone=1'", CKL_INVALID, "alone=1 is for held slices of vectors of 16 bytes" },
     { "impl=backward direction=backward config='prefetch=1'", CKL_INVALID,
       "prefetch=1 is for slices that are read once" },
+    { "impl=forward config='threads=64 column_threads=16 steps=4 again=1'", CKL_INVALID,
+      "again=1 is for held slices" },
+    { "impl=forward_held config='threads=64 column_threads=16 steps=4 again=2'", CKL_INVALID, "all but 3 vectors" },
     { "impl=forward config='ctas_per_sm=-1'", CKL_INVALID, "or ctas_per_sm=-1 less than 0" },
     { "impl=forward_split config='channels=4 early=33'", CKL_INVALID, "early=33 is no multiple of 32" },
     { "impl=forward_held config='channels=4 threads=64 column_threads=16 parts=2 early=2'", CKL_INVALID,

@@ -155,7 +155,7 @@ static bool candidate_gather(const void *problem, const ckl_device_info *device,
     return true;
 }
 
-/* What the first warp touches in one access of each thread, if they begin at that byte. */
+/* What a warp touches in one access of each thread, if those of the first begin at that byte. */
 typedef struct touched {
     int sectors, lines;
 } touched;
@@ -173,11 +173,11 @@ static int distinct_blocks(const int64_t places[PERMUTE_WARP], int bytes)
     return count;
 }
 
-static touched touched_by_warp(const accesses *a, bool in_x, int64_t first)
+static touched touched_by_warp(const accesses *a, bool in_x, int warp, int64_t first)
 {
     int64_t places[PERMUTE_WARP];
     for (int lane = 0; lane < PERMUTE_WARP; lane++) {
-        int64_t left = lane;
+        int64_t left = warp * PERMUTE_WARP + lane;
         places[lane] = first;
         for (int i = a->of.rank - 1; i >= 0; i--) {
             const permute_mode *m = &a->of.modes[i];
@@ -188,13 +188,18 @@ static touched touched_by_warp(const accesses *a, bool in_x, int64_t first)
     return (touched){ distinct_blocks(places, SECTOR_BYTES), distinct_blocks(places, LINE_BYTES) };
 }
 
-/* Sectors of y that the warp touches for those that its words fill: rows may start anywhere in a sector. */
+/*
+ * Sectors of y that warps touch for those that their words fill, of a few stores by as many warps: rows may start
+ * anywhere in a sector, and blocks may end there.
+ */
 static double sectors_for_full(const accesses *a, int stores)
 {
+    enum { WARPS_MIN = 4 };
+    const int count = (int)max_i64(stores, WARPS_MIN);
     int sectors = 0;
-    for (int i = 0; i < stores; i++)
-        sectors += touched_by_warp(a, false, i * a->words.y * a->unit_y).sectors;
-    return sectors * SECTOR_BYTES / (double)(stores * PERMUTE_WARP * WORD_BYTES);
+    for (int i = 0; i < count; i++)
+        sectors += touched_by_warp(a, false, i, i % stores * a->words.y * a->unit_y).sectors;
+    return sectors * SECTOR_BYTES / (double)(count * PERMUTE_WARP * WORD_BYTES);
 }
 
 /* Each run shares its first and its last sector, with neighbours that are moved at the same time. */
@@ -241,7 +246,7 @@ static plan_cost cost_gather(const void *problem, const ckl_device_info *device,
     const accesses a = accesses_of(p, c);
     if (c->cut)
         return cost_windows(p, c, permutation_elements(&a.of), device);
-    const touched x = touched_by_warp(&a, true, 0), y = touched_by_warp(&a, false, 0);
+    const touched x = touched_by_warp(&a, true, 0, 0), y = touched_by_warp(&a, false, 0, 0);
     const double warp_bytes = (double)PERMUTE_WARP * c->bytes;
     const int64_t ctas = ceil_div(permutation_elements(&a.of), (int64_t)PERMUTE_THREADS * c->steps);
     const double fullest = (double)round_up(ctas, device->sm_count) / (double)max_i64(ctas, 1);

@@ -42,13 +42,11 @@ static inline bool permute_pays_prefetch(int64_t ctas, const ckl_device_info *de
 
 /* All implementations of both operators, in order of preference. */
 extern const implementation transpose_sm90_implementation, transpose_narrow_implementation,
-    transpose_sm80_implementation, permute_boxes_implementation, permute_gather_implementation,
-    transpose_tiled_implementation, transpose_naive_implementation;
-#define PERMUTE_IMPLEMENTATIONS                                                                             \
-    {                                                                                                       \
-        &transpose_sm90_implementation, &transpose_narrow_implementation, &transpose_sm80_implementation,   \
-            &permute_boxes_implementation, &permute_gather_implementation, &transpose_tiled_implementation, \
-            &transpose_naive_implementation, NULL                                                           \
+    transpose_sm80_implementation, permute_boxes_implementation, permute_gather_implementation;
+#define PERMUTE_IMPLEMENTATIONS                                                                           \
+    {                                                                                                     \
+        &transpose_sm90_implementation, &transpose_narrow_implementation, &transpose_sm80_implementation, \
+            &permute_boxes_implementation, &permute_gather_implementation, NULL                           \
     }
 
 /* Of all kernels that are chosen by cost: a launch that waits for no sums. Alike, so that it does not decide. */

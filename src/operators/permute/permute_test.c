@@ -87,8 +87,8 @@ static const char *const cases[] = {
     "shape=2^10x2^3 order=1,0",
     "shape=3x1001 order=1,0 dtype=f16 stride_x=1008,1  # vectors in the pitch, none in the length",
     "shape=3x0x4 order=2,1,0                           # nothing to do",
-    "shape=20x30 order=1,0 dtype=f32 impl=naive        # the ladder, by name",
-    "shape=3x20x30 order=0,2,1 dtype=u8 impl=tiled",
+    "shape=20x30 order=1,0 dtype=f32",
+    "shape=3x20x30 order=0,2,1 dtype=u8",
     NULL,
 };
 
