@@ -144,13 +144,6 @@ static inline column_place place_in(const columns *c, val strip)
     return column_shifted(&c->split, &place, c->p.n, c->p.inner, c->p.ldx);
 }
 
-/* A chunk of a strip, both u32. */
-static inline column_place place_in_chunk(const columns *c, val strip, val chunk)
-{
-    const column_place place = place_in(c, strip);
-    return column_from(&place, mul(mul(chunk, c->p.tiles), imm_as(U32, column_split_lines(&c->split))));
-}
-
 /* In softmax_column_chunk.c */
 
 /*
@@ -160,10 +153,6 @@ static inline column_place place_in_chunk(const columns *c, val strip, val chunk
 int64_t tile_slots_bytes(const columns *c);
 void stage_tile(const columns *c, const column_place *tile, val slots); // starts the copies
 void visit_staged(const columns *c, const column_place *tile, val slots, tile_visit *visit, column_states *found);
-
-/* All tiles of the chunk of c, SOFTMAX_LONG_STAGES - 1 of them on their way: starts the first, and visits each. */
-val stage_first(const columns *c);
-void over_staged_tiles(const columns *c, val slots, tile_visit *visit, column_states *found);
 
 /*
  * The states of a strip's chunks in global memory, (COUNT,COLUMNS) each. A state is what softmax_state_values() says.
@@ -183,13 +172,6 @@ void strip_states_store(strip_states *s, const column_place *place, column_state
 
 /* The states of the whole strip, after those of all its chunks are stored. */
 column_states strip_states_merge(strip_states *s, const column_place *place);
-
-/*
- * Where the states of a strip's chunks are merged by one CTA for all: it leaves the totals, which others load. fold:
- * 1, or all columns of a thread, which are one.
- */
-void strip_states_store_total(strip_states *s);
-column_states strip_states_load_total(const strip_states *s, const column_place *place, int fold);
 
 /*
  * Where lines are read twice: a kernel merges the states of all chunks, and of the `fold` columns that stand for one;
