@@ -252,25 +252,19 @@ static ckl_status launch_chunks(const ckl_plan *plan, const void *args, ckl_stre
 static const field desc_fields[] = { SOFTMAX_SIZES(FIELD_ROW, ckl_softmax_desc) //
                                      SOFTMAX_DESC(FIELD_ROW, ckl_softmax_desc) };
 
-static const field row_fields[] = { SOFTMAX_FORM(FIELD_NESTED, (softmax_row_config, form)) //
-                                    ROW_SPLIT(FIELD_NESTED, (softmax_row_config, split)) };
+#define ROW_FIELDS                                         \
+    SOFTMAX_FORM(FIELD_NESTED, (softmax_row_config, form)) \
+    ROW_SPLIT(FIELD_NESTED, (softmax_row_config, split))
+#define COLUMN_FIELDS                                         \
+    SOFTMAX_FORM(FIELD_NESTED, (softmax_column_config, form)) \
+    COLUMN_SPLIT(FIELD_NESTED, (softmax_column_config, split))
+#define CHUNK_FIELDS COLUMN_FIELDS SOFTMAX_COLUMN_CHUNK(FIELD_ROW, softmax_column_config)
 
-static const field pipeline_fields[] = { SOFTMAX_FORM(FIELD_NESTED, (softmax_row_config, form)) //
-                                         ROW_SPLIT(FIELD_NESTED, (softmax_row_config, split))   //
-                                         ROW_FLOW(FIELD_NESTED, (softmax_row_config, flow)) };
-
-static const field column_fields[] = { SOFTMAX_FORM(FIELD_NESTED, (softmax_column_config, form)) //
-                                       COLUMN_SPLIT(FIELD_NESTED, (softmax_column_config, split)) };
-
-static const field column_long_fields[] = { SOFTMAX_FORM(FIELD_NESTED, (softmax_column_config, form))  //
-                                            COLUMN_SPLIT(FIELD_NESTED, (softmax_column_config, split)) //
-                                            SOFTMAX_COLUMN_CHUNK(FIELD_ROW, softmax_column_config)     //
-                                            SOFTMAX_COLUMN_LONG(FIELD_ROW, softmax_column_config) };
-
-static const field column_held_fields[] = { SOFTMAX_FORM(FIELD_NESTED, (softmax_column_config, form))  //
-                                            COLUMN_SPLIT(FIELD_NESTED, (softmax_column_config, split)) //
-                                            SOFTMAX_COLUMN_CHUNK(FIELD_ROW, softmax_column_config)     //
-                                            SOFTMAX_COLUMN_HELD(FIELD_ROW, softmax_column_config) };
+static const field row_fields[] = { ROW_FIELDS };
+static const field pipeline_fields[] = { ROW_FIELDS ROW_FLOW(FIELD_NESTED, (softmax_row_config, flow)) };
+static const field column_fields[] = { COLUMN_FIELDS };
+static const field column_long_fields[] = { CHUNK_FIELDS SOFTMAX_COLUMN_LONG(FIELD_ROW, softmax_column_config) };
+static const field column_held_fields[] = { CHUNK_FIELDS SOFTMAX_COLUMN_HELD(FIELD_ROW, softmax_column_config) };
 
 #define IMPLEMENTATION(symbol, about, family, fields, count, ...)                                              \
     static const implementation symbol##_implementation = { .name = #symbol,                                   \
