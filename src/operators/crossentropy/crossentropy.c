@@ -170,7 +170,8 @@ static bool choose_few_threads(const ckl_crossentropy_desc *d, const ckl_device_
     const int registers = ELEMENTS_HALF / 2;
     if (d->direction == CKL_DIRECTION_BACKWARD || d->dtype == CKL_F32)
         return false;
-    return split_whole(d, registers, s) && s->row_threads <= FEW_THREADS && s->vec * s->steps <= ELEMENTS_HALF &&
+    return split_whole(d, registers, s) && s->ragged == is_ragged(d) && s->row_threads <= FEW_THREADS &&
+           s->vec * s->steps <= ELEMENTS_HALF &&
            d->rows * s->row_threads >= 32 * WARPS_OF_SM * (int64_t)device->sm_count;
 }
 
