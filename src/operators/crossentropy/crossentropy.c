@@ -77,6 +77,13 @@ static bool is_ragged(const ckl_crossentropy_desc *d)
     return vec_of(d) != row_vec_full(d->dtype);
 }
 
+/* Rows in one tile, of so many registers a thread. */
+static bool split_whole(const ckl_crossentropy_desc *d, int registers, row_split *s)
+{
+    return (is_ragged(d) && row_split_choose_ragged(d->cols, d->dtype, registers, 1, s)) ||
+           row_split_choose(d->cols, vec_of(d), d->dtype, registers, 1, s);
+}
+
 /* Backward, threads of long rows' tiles, that leave the fewest idle in the last one. */
 static void fit_tiles(const ckl_crossentropy_desc *d, row_split *s)
 {
@@ -163,9 +170,8 @@ static bool choose_few_threads(const ckl_crossentropy_desc *d, const ckl_device_
     const int registers = ELEMENTS_HALF / 2;
     if (d->direction == CKL_DIRECTION_BACKWARD || d->dtype == CKL_F32)
         return false;
-    const bool found = is_ragged(d) ? row_split_choose_ragged(d->cols, d->dtype, registers, 1, s)
-                                    : row_split_choose(d->cols, vec_of(d), d->dtype, registers, 1, s);
-    return found && s->row_threads <= FEW_THREADS && s->vec * s->steps <= ELEMENTS_HALF &&
+    return split_whole(d, registers, s) && s->ragged == is_ragged(d) && s->row_threads <= FEW_THREADS &&
+           s->vec * s->steps <= ELEMENTS_HALF &&
            d->rows * s->row_threads >= 32 * WARPS_OF_SM * (int64_t)device->sm_count;
 }
 
@@ -173,11 +179,9 @@ static bool choose_few_threads(const ckl_crossentropy_desc *d, const ckl_device_
 static void choose_tiles(const ckl_crossentropy_desc *d, const ckl_device_info *device, crossentropy_config *c)
 {
     const int vec = row_vec_full(d->dtype), registers = ELEMENTS * dtype_bytes(d->dtype) / 4;
-    const bool ragged = is_ragged(d);
     row_split *s = &c->split;
-    if (!(ragged && row_split_choose_ragged(d->cols, d->dtype, registers, 1, s)) &&
-        !row_split_choose(d->cols, vec_of(d), d->dtype, registers, 1, s))
-        *s = (row_split){ TILE_THREADS, TILE_THREADS, 1, vec, ELEMENTS / vec, .ragged = ragged };
+    if (!split_whole(d, registers, s))
+        *s = (row_split){ TILE_THREADS, TILE_THREADS, 1, vec, ELEMENTS / vec, .ragged = is_ragged(d) };
     s->steps = (int)min_i64(s->steps, max_i64(1, ELEMENTS / s->vec)); // the rest in further tiles
     row_split_widen(s, d->rows, d->cols, d->dtype, 1 + (d->direction == CKL_DIRECTION_BACKWARD), device);
     if (is_long(d))

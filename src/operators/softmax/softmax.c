@@ -223,12 +223,6 @@ static int64_t chunks_workspace(const ckl_plan *plan)
     return view_of(plan).bytes;
 }
 
-/* Has each chunk a CTA for its sums and one for its outputs? */
-static bool is_cached(const ckl_plan *plan)
-{
-    return plan->impl->describe == softmax_column_cached;
-}
-
 /* One kernel of vectors, or three; of single elements the last three: states of chunks, totals, outputs. */
 static ckl_status launch_chunks(const ckl_plan *plan, const void *args, ckl_stream stream)
 {
@@ -247,8 +241,8 @@ static ckl_status launch_chunks(const ckl_plan *plan, const void *args, ckl_stre
     params.states = (const char *)params.counter + v.counters_bytes;
     params.totals = (const char *)params.counter + v.totals;
     const int64_t merging = ceil_div(whole->inner, softmax_total_lanes(&split, (int)max_i64(1, c->fold)));
-    const int64_t chunks = d.outer * params.strips * v.chunks;
-    const int64_t ctas[] = { is_cached(plan) && !scalar ? 2 * chunks : chunks, d.outer * merging, chunks };
+    const int64_t ctas[] = { d.outer * params.strips * v.chunks, d.outer * merging,
+                             d.outer * params.strips * v.chunks };
     const int first = scalar ? vectors : 0, count = scalar ? all - vectors : vectors;
     for (int i = 0; i < count; i++)
         TRY(plan_launch(plan, first + i, (plan_grid){ .x = ctas[i] }, &params, stream));
@@ -258,31 +252,19 @@ static ckl_status launch_chunks(const ckl_plan *plan, const void *args, ckl_stre
 static const field desc_fields[] = { SOFTMAX_SIZES(FIELD_ROW, ckl_softmax_desc) //
                                      SOFTMAX_DESC(FIELD_ROW, ckl_softmax_desc) };
 
-static const field row_fields[] = { SOFTMAX_FORM(FIELD_NESTED, (softmax_row_config, form)) //
-                                    ROW_SPLIT(FIELD_NESTED, (softmax_row_config, split)) };
+#define ROW_FIELDS                                         \
+    SOFTMAX_FORM(FIELD_NESTED, (softmax_row_config, form)) \
+    ROW_SPLIT(FIELD_NESTED, (softmax_row_config, split))
+#define COLUMN_FIELDS                                         \
+    SOFTMAX_FORM(FIELD_NESTED, (softmax_column_config, form)) \
+    COLUMN_SPLIT(FIELD_NESTED, (softmax_column_config, split))
+#define CHUNK_FIELDS COLUMN_FIELDS SOFTMAX_COLUMN_CHUNK(FIELD_ROW, softmax_column_config)
 
-static const field pipeline_fields[] = { SOFTMAX_FORM(FIELD_NESTED, (softmax_row_config, form)) //
-                                         ROW_SPLIT(FIELD_NESTED, (softmax_row_config, split))   //
-                                         ROW_FLOW(FIELD_NESTED, (softmax_row_config, flow)) };
-
-static const field column_fields[] = { SOFTMAX_FORM(FIELD_NESTED, (softmax_column_config, form)) //
-                                       COLUMN_SPLIT(FIELD_NESTED, (softmax_column_config, split)) };
-
-static const field column_long_fields[] = { SOFTMAX_FORM(FIELD_NESTED, (softmax_column_config, form))  //
-                                            COLUMN_SPLIT(FIELD_NESTED, (softmax_column_config, split)) //
-                                            SOFTMAX_COLUMN_CHUNK(FIELD_ROW, softmax_column_config)     //
-                                            SOFTMAX_COLUMN_LONG(FIELD_ROW, softmax_column_config) };
-
-static const field column_held_fields[] = { SOFTMAX_FORM(FIELD_NESTED, (softmax_column_config, form))  //
-                                            COLUMN_SPLIT(FIELD_NESTED, (softmax_column_config, split)) //
-                                            SOFTMAX_COLUMN_CHUNK(FIELD_ROW, softmax_column_config)     //
-                                            SOFTMAX_COLUMN_HELD(FIELD_ROW, softmax_column_config) };
-
-static const field column_cached_fields[] = { SOFTMAX_FORM(FIELD_NESTED, (softmax_column_config, form))  //
-                                              COLUMN_SPLIT(FIELD_NESTED, (softmax_column_config, split)) //
-                                              SOFTMAX_COLUMN_CHUNK(FIELD_ROW, softmax_column_config)     //
-                                              SOFTMAX_COLUMN_LONG(FIELD_ROW, softmax_column_config)      //
-                                              SOFTMAX_COLUMN_CACHED(FIELD_ROW, softmax_column_config) };
+static const field row_fields[] = { ROW_FIELDS };
+static const field pipeline_fields[] = { ROW_FIELDS ROW_FLOW(FIELD_NESTED, (softmax_row_config, flow)) };
+static const field column_fields[] = { COLUMN_FIELDS };
+static const field column_long_fields[] = { CHUNK_FIELDS SOFTMAX_COLUMN_LONG(FIELD_ROW, softmax_column_config) };
+static const field column_held_fields[] = { CHUNK_FIELDS SOFTMAX_COLUMN_HELD(FIELD_ROW, softmax_column_config) };
 
 #define IMPLEMENTATION(symbol, about, family, fields, count, ...)                                              \
     static const implementation symbol##_implementation = { .name = #symbol,                                   \
@@ -308,8 +290,6 @@ IMPLEMENTATION(long, "a row of any length by a CTA or a cluster; read twice, til
                launch_rows, .rivals = { &column_long_implementation });
 IMPLEMENTATION(column_held, "strips in chunks, each in the shared memory of a CTA until the sums of all are known",
                column, column_held_fields, 4, launch_chunks, .workspace_bytes = chunks_workspace);
-IMPLEMENTATION(column_cached, "strips in chunks; read for sums, and a little later from L2 for outputs", column,
-               column_cached_fields, 4, launch_chunks, .workspace_bytes = chunks_workspace);
 IMPLEMENTATION(column, "a strip of columns in the registers of a CTA or a cluster; read once", column, column_fields, 2,
                launch_columns);
 
@@ -319,7 +299,6 @@ static const implementation *const implementations[] = { &row_implementation,
                                                          &column_held_implementation,
                                                          &column_implementation,
                                                          &column_long_implementation,
-                                                         &column_cached_implementation,
                                                          NULL };
 
 OPERATOR(softmax, softmax, "y = exp(x) / sum exp(x) along an axis, its logarithm, and their gradients",

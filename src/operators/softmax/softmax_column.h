@@ -48,18 +48,6 @@ static inline tensor scores_of(const columns *c, tensor rX)
     return rT;
 }
 
-/* Of scores or their exponentials; pairs and factors are those of the columns. */
-static inline void store_outputs(const columns *c, const column_place *place, softmax_output *output, tensor rT,
-                                 const val *pairs, const val *factors)
-{
-    tensor rY = registers(c, F32); // (VEC,STEPS)
-    for (int i = 0; i < static_size(rY.layout); i++) {
-        const int e = i % c->split.vec;
-        set(rY, i, output(c->form, at(rT, i), pairs + e * ONLINE_VALUES, factors[e]));
-    }
-    store_tile(c, place, rY);
-}
-
 /* Visits of tiles */
 
 /* The states of a thread's columns; forward also what outputs need of them. */
@@ -94,8 +82,12 @@ static inline void find_factors(const columns *c, column_states *found)
 
 static inline void write_outputs(const columns *c, const column_place *at, const tensor *rX, column_states *found)
 {
-    tensor rT = scores_of(c, rX[0]); // (VEC,STEPS)
-    store_outputs(c, at, softmax_of_score, rT, found->of, found->factors);
+    tensor rT = scores_of(c, rX[0]), rY = registers(c, F32); // (VEC,STEPS)
+    for (int i = 0; i < static_size(rY.layout); i++) {
+        const int e = i % c->split.vec;
+        set(rY, i, softmax_of_score(c->form, at(rT, i), found->of + e * ONLINE_VALUES, found->factors[e]));
+    }
+    store_tile(c, at, rY);
 }
 
 static inline void add_dots(const columns *c, const column_place *at, const tensor *rX, column_states *found)
@@ -144,13 +136,6 @@ static inline column_place place_in(const columns *c, val strip)
     return column_shifted(&c->split, &place, c->p.n, c->p.inner, c->p.ldx);
 }
 
-/* A chunk of a strip, both u32. */
-static inline column_place place_in_chunk(const columns *c, val strip, val chunk)
-{
-    const column_place place = place_in(c, strip);
-    return column_from(&place, mul(mul(chunk, c->p.tiles), imm_as(U32, column_split_lines(&c->split))));
-}
-
 /* In softmax_column_chunk.c */
 
 /*
@@ -160,10 +145,6 @@ static inline column_place place_in_chunk(const columns *c, val strip, val chunk
 int64_t tile_slots_bytes(const columns *c);
 void stage_tile(const columns *c, const column_place *tile, val slots); // starts the copies
 void visit_staged(const columns *c, const column_place *tile, val slots, tile_visit *visit, column_states *found);
-
-/* All tiles of the chunk of c, SOFTMAX_LONG_STAGES - 1 of them on their way: starts the first, and visits each. */
-val stage_first(const columns *c);
-void over_staged_tiles(const columns *c, val slots, tile_visit *visit, column_states *found);
 
 /*
  * The states of a strip's chunks in global memory, (COUNT,COLUMNS) each. A state is what softmax_state_values() says.
@@ -183,13 +164,6 @@ void strip_states_store(strip_states *s, const column_place *place, column_state
 
 /* The states of the whole strip, after those of all its chunks are stored. */
 column_states strip_states_merge(strip_states *s, const column_place *place);
-
-/*
- * Where the states of a strip's chunks are merged by one CTA for all: it leaves the totals, which others load. fold:
- * 1, or all columns of a thread, which are one.
- */
-void strip_states_store_total(strip_states *s);
-column_states strip_states_load_total(const strip_states *s, const column_place *place, int fold);
 
 /*
  * Where lines are read twice: a kernel merges the states of all chunks, and of the `fold` columns that stand for one;

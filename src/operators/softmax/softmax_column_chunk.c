@@ -32,42 +32,6 @@ void visit_staged(const columns *c, const column_place *tile, val slots, tile_vi
     visit(c, tile, rX, found);
 }
 
-static val slots_of_stage(const columns *c, val slots, val tile)
-{
-    return add(slots, mul(bit_and(tile, imm(SOFTMAX_LONG_STAGES - 1)), imm_as(U32, tile_slots_bytes(c))));
-}
-
-static void stage(const columns *c, val slots, val tile)
-{
-    const column_place at = place_of_tile(c, tile);
-    stage_tile(c, &at, slots_of_stage(c, slots, tile));
-}
-
-/* Starts the copies of the first tiles. */
-val stage_first(const columns *c)
-{
-    const val slots = smem_address(smem_alloc("tiles", SOFTMAX_LONG_STAGES * tile_slots_bytes(c), 16));
-    for (int i = 0; i < SOFTMAX_LONG_STAGES - 1; i++) {
-        IF(lt(imm_as(U32, i), c->p.tiles))
-            stage(c, slots, imm(i));
-        cp_async_commit();
-    }
-    return slots;
-}
-
-void over_staged_tiles(const columns *c, val slots, tile_visit *visit, column_states *found)
-{
-    LOOP(tile, c->p.tiles) {
-        const column_place at = place_of_tile(c, tile);
-        const val later = add(tile, imm(SOFTMAX_LONG_STAGES - 1));
-        IF(lt(later, c->p.tiles))
-            stage(c, slots, later);
-        cp_async_commit();
-        cp_async_wait(SOFTMAX_LONG_STAGES - 1);
-        visit_staged(c, &at, slots_of_stage(c, slots, tile), visit, found);
-    }
-}
-
 /* States */
 
 /* Neighbouring lanes load neighbouring 16 bytes of states, so that each access fills its sectors. */
@@ -178,35 +142,6 @@ column_states strip_states_merge(strip_states *s, const column_place *place)
     cta_sync();
     for (int i = 0; i < count * c->split.vec; i++)
         found.of[i] = at(s->sStrip, column_number(&c->split, place, i / count), imm(i % count));
-    find_factors(c, &found);
-    return found;
-}
-
-/* In the place of the first chunk's. */
-void strip_states_store_total(strip_states *s)
-{
-    const columns *c = s->c;
-    strip_states total = *s;
-    val states[VEC_MAX * ONLINE_VALUES];
-    total.chunk = imm_as(U32, 0);
-    merge_states(c, &s->merging, c->p.chunks, chunk_states, s, states);
-    column_reduce_each(&s->merging, NULL, softmax_reduction(c->form), s->scratch, states, store_states, &total);
-}
-
-column_states strip_states_load_total(const strip_states *s, const column_place *place, int fold)
-{
-    const columns *c = s->c;
-    const int count = softmax_state_values(c->form);
-    column_states found;
-    begin_states(c, c->split.vec, found.of);
-    for (int e = 0; e < c->split.vec; e++) {
-        const val address = states_at(c, s->strip, imm_as(U32, 0), column_number(&c->split, place, e));
-        const tensor gT = gmem_tensor(address, F32, compact(leaf(count))); // (COUNT)
-        const val other[] = { at(gT, 0), at(gT, count - 1) };
-        softmax_reduction(c->form)->combine(found.of + (fold > 1 ? 0 : e * count), other, NULL);
-    }
-    for (int i = count; fold > 1 && i < c->split.vec * count; i++)
-        found.of[i] = found.of[i % count];
     find_factors(c, &found);
     return found;
 }

@@ -7,6 +7,7 @@
 
 enum {
     TILES_MAX = 64,     // of a chunk in shared memory
+    TOGETHER_MAX = 64,  // strips side by side
     FLOW_MAX = 1 << 20, // of one that is read twice
     THREADS_HELD = 256, // of a CTA that takes a chunk
     HELD_CTAS = 3,      // of an SM
@@ -88,11 +89,6 @@ plan_cost softmax_cost_column_held(const void *desc, const ckl_device_info *devi
     const softmax_column_config *c = config;
     const memory_work work = { .of = { .us = 1.2, .bytes = 1.2, .lines = 2.3 }, .smem_bytes = smem_bytes(c, c->tiles) };
     return softmax_columns_cost(desc, device, c, work, 0);
-}
-
-plan_cost softmax_cost_column_cached(const void *desc, const ckl_device_info *device, const void *config)
-{
-    return softmax_cost_column_long(desc, device, config);
 }
 
 plan_cost softmax_cost_column_long(const void *desc, const ckl_device_info *device, const void *config)
@@ -232,6 +228,7 @@ ckl_status softmax_choose_column_held(const void *desc, const ckl_device_info *d
         FAIL(CKL_UNSUPPORTED,
              "%s: chosen on Hopper, where it was measured: large tensors, long columns, lines of whole vectors", what);
     c->form = softmax_form_of(d);
+    c->together = 1;
     const int64_t turn = HELD_CTAS * (int64_t)device->sm_count, least = is_forward(d) ? turn : device->sm_count;
     const int lanes = is_ragged(d) ? ragged_lanes(d, chunk_vec(d)) : lanes_of(d, 1);
     const int at_once = is_half_forward(d) ? device->sm_count * 3 / 4 : device->sm_count;
@@ -275,27 +272,6 @@ ckl_status softmax_choose_column_long(const void *desc, const ckl_device_info *d
     return CKL_OK;
 }
 
-/* Lines of 256 bytes, of which a strip fits L2. Chunks are what a CTA has on its way. */
-ckl_status softmax_choose_column_cached(const void *desc, const ckl_device_info *device, void *config)
-{
-    const int fold = ((const ckl_softmax_desc *)desc)->inner == 1 ? fold_of(desc) : 1;
-    const ckl_softmax_desc folded = softmax_folded(desc, fold), *d = &folded;
-    softmax_column_config *c = config;
-    column_split *s = &c->split;
-    TRY(softmax_check_length("softmax column_cached", desc));
-    TRY(softmax_check_other_axis("softmax column_cached", d));
-    c->form = softmax_form_of(d);
-    c->form.ctas_per_sm = HELD_CTAS;
-    c->fold = fold;
-    c->ahead = HELD_CTAS * device->sm_count / 2;
-    *s = (column_split){ .threads = THREADS_HELD, .cluster = 1, .ragged = is_ragged(d) };
-    s->vec = s->ragged ? row_vec_full(d->dtype) : softmax_vec_of(d);
-    s->lanes = s->ragged ? WARP / 2 : lanes_of(d, 2);
-    s->steps = held_steps(d, c);
-    c->tiles = SOFTMAX_LONG_STAGES;
-    return CKL_OK;
-}
-
 /* slots: tiles in shared memory. */
 static ckl_status admit_chunks(const char *what, const ckl_softmax_desc *d, const ckl_device_info *device,
                                const softmax_column_config *c, int tiles_max, int slots)
@@ -322,6 +298,8 @@ ckl_status softmax_admit_column_held(const void *desc, const ckl_device_info *de
     const softmax_column_config *c = config;
     if (c->kept < 0 || c->kept > SOFTMAX_KEPT_MAX)
         FAIL(CKL_INVALID, "%s: kept=%d is not in 0..%d", what, c->kept, SOFTMAX_KEPT_MAX);
+    if (c->together < 1 || c->together > TOGETHER_MAX)
+        FAIL(CKL_INVALID, "%s: together=%d is not in 1..%d", what, c->together, TOGETHER_MAX);
     TRY(admit_chunks(what, d, device, c, TILES_MAX, c->tiles));
     if (!c->loading && d->n > softmax_chunk_lines(c))
         FAIL(CKL_INVALID, "%s: loading=0 wants chunks of all n=%" PRId64 " lines", what, d->n);
@@ -330,10 +308,11 @@ ckl_status softmax_admit_column_held(const void *desc, const ckl_device_info *de
     return CKL_OK;
 }
 
-/* Of columns of which several may be taken as one. */
-static ckl_status admit_folded(const char *what, const ckl_softmax_desc *d, const ckl_device_info *device,
-                               const softmax_column_config *c)
+ckl_status softmax_admit_column_long(const void *desc, const ckl_device_info *device, const void *config)
 {
+    static const char what[] = "softmax column_long";
+    const ckl_softmax_desc *d = desc;
+    const softmax_column_config *c = config;
     if (c->fold < 1 || d->n % c->fold || (c->fold > 1 && !is_dense(d)))
         FAIL(CKL_INVALID, "%s: fold=%d is less than 1, or n=%" PRId64 " lines do not follow each other by as many",
              what, c->fold, d->n);
@@ -342,23 +321,4 @@ static ckl_status admit_folded(const char *what, const ckl_softmax_desc *d, cons
         FAIL(CKL_UNSUPPORTED, "%s: %d lines of inner=%" PRId64 " are more than %d columns", what, c->fold, d->inner,
              INT32_MAX);
     return admit_chunks(what, &folded, device, c, FLOW_MAX, SOFTMAX_LONG_STAGES);
-}
-
-ckl_status softmax_admit_column_long(const void *desc, const ckl_device_info *device, const void *config)
-{
-    return admit_folded("softmax column_long", desc, device, config);
-}
-
-ckl_status softmax_admit_column_cached(const void *desc, const ckl_device_info *device, const void *config)
-{
-    static const char what[] = "softmax column_cached";
-    const ckl_softmax_desc *d = desc;
-    const softmax_column_config *c = config;
-    if (c->ahead < 0 || c->ahead > FLOW_MAX)
-        FAIL(CKL_INVALID, "%s: ahead=%d is not in 0..%d", what, c->ahead, FLOW_MAX);
-    if (c->split.vec * dtype_bytes(d->dtype) < SOFTMAX_COPY_BYTES_MIN)
-        FAIL(CKL_UNSUPPORTED, "%s: vec=%d is less than %d bytes", what, c->split.vec, SOFTMAX_COPY_BYTES_MIN);
-    if (c->fold > 1 && (d->inner > 1 || c->split.lanes > 1 || c->split.vec != c->fold))
-        FAIL(CKL_UNSUPPORTED, "%s: fold=%d is for rows, by one lane and vec=%d", what, c->fold, c->split.vec);
-    return admit_folded(what, d, device, c);
 }

@@ -15,7 +15,8 @@ static strip_states take_chunk(columns *c, bool from_the_end)
     strip_states s = strip_states_begin(c);
     s.chunk = rem(div(number, strips), chunks);
     s.strip = add(mul(div(number, mul(strips, chunks)), strips), rem(number, strips));
-    c->place = place_in_chunk(c, s.strip, s.chunk);
+    const column_place strip = place_in(c, s.strip);
+    c->place = column_from(&strip, mul(mul(s.chunk, c->p.tiles), imm_as(U32, column_split_lines(&c->split))));
     return s;
 }
 
@@ -27,6 +28,42 @@ static void over_tiles(const columns *c, tile_visit *visit, column_states *found
         tensor rX[SOFTMAX_INPUTS_MAX]; // (VEC,STEPS)
         load_inputs(c, &at, rX);
         visit(c, &at, rX, found);
+    }
+}
+
+static val slots_of_stage(const columns *c, val slots, val tile)
+{
+    return add(slots, mul(bit_and(tile, imm(SOFTMAX_LONG_STAGES - 1)), imm_as(U32, tile_slots_bytes(c))));
+}
+
+static void stage(const columns *c, val slots, val tile)
+{
+    const column_place at = place_of_tile(c, tile);
+    stage_tile(c, &at, slots_of_stage(c, slots, tile));
+}
+
+/* Starts the copies of the first tiles. */
+static val stage_first(const columns *c)
+{
+    const val slots = smem_address(smem_alloc("tiles", SOFTMAX_LONG_STAGES * tile_slots_bytes(c), 16));
+    for (int i = 0; i < SOFTMAX_LONG_STAGES - 1; i++) {
+        IF(lt(imm_as(U32, i), c->p.tiles))
+            stage(c, slots, imm(i));
+        cp_async_commit();
+    }
+    return slots;
+}
+
+static void over_staged_tiles(const columns *c, val slots, tile_visit *visit, column_states *found)
+{
+    LOOP(tile, c->p.tiles) {
+        const column_place at = place_of_tile(c, tile);
+        const val later = add(tile, imm(SOFTMAX_LONG_STAGES - 1));
+        IF(lt(later, c->p.tiles))
+            stage(c, slots, later);
+        cp_async_commit();
+        cp_async_wait(SOFTMAX_LONG_STAGES - 1);
+        visit_staged(c, &at, slots_of_stage(c, slots, tile), visit, found);
     }
 }
 

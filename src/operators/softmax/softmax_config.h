@@ -55,13 +55,10 @@ typedef struct softmax_row_config {
     X(owner, int, fold, "1", "1 2 4 8 16 32 64", "lines, one behind the other, that are taken as one")
 
 /* And of column_held alone. */
-#define SOFTMAX_COLUMN_HELD(X, owner)                              \
-    X(owner, int, kept, "0", "0 2 4", "further ones in registers") \
-    X(owner, int, loading, "132", "0 99 132", "CTAs that load at once; 0: a chunk is a strip, whose CTA meets nobody")
-
-/* And of column_cached alone. */
-#define SOFTMAX_COLUMN_CACHED(X, owner) \
-    X(owner, int, ahead, "200", "0 100 200 400", "chunks that are added up ahead of a strip's outputs")
+#define SOFTMAX_COLUMN_HELD(X, owner)                                                                                  \
+    X(owner, int, kept, "0", "0 2 4", "further ones in registers")                                                     \
+    X(owner, int, loading, "132", "0 99 132", "CTAs that load at once; 0: a chunk is a strip, whose CTA meets nobody") \
+    X(owner, int, together, "1", "1 2 4 8", "strips side by side whose CTAs begin together")
 enum { SOFTMAX_KEPT_MAX = 8, SOFTMAX_COPY_BYTES_MIN = 4 }; // of cp.async
 
 /* Kernels whose rows lie across memory. */
@@ -71,7 +68,6 @@ typedef struct softmax_column_config {
     SOFTMAX_COLUMN_CHUNK(FIELD_MEMBER, )
     SOFTMAX_COLUMN_LONG(FIELD_MEMBER, )
     SOFTMAX_COLUMN_HELD(FIELD_MEMBER, )
-    SOFTMAX_COLUMN_CACHED(FIELD_MEMBER, )
 } softmax_column_config;
 
 /* Lines of a chunk. */
@@ -137,7 +133,6 @@ SOFTMAX_IMPLEMENTATION(pipeline);
 SOFTMAX_IMPLEMENTATION(long);
 SOFTMAX_IMPLEMENTATION(column);
 SOFTMAX_IMPLEMENTATION(column_held);
-SOFTMAX_IMPLEMENTATION(column_cached);
 SOFTMAX_IMPLEMENTATION(column_long);
 
 /*

@@ -215,21 +215,12 @@ static const char *const cases[] = {
     "# and of vectors of theirs",
     "shape=3x300x136 axis=1 misalign=1 impl=column_held config='threads=64 lanes=8 vec=4 steps=4 tiles=1 kept=1' # by "
     "single elements, of all tiles",
+    "shape=2x300x136 axis=1 impl=column_held config='threads=64 lanes=4 vec=4 steps=1 tiles=5 loading=3 together=4'",
+    "shape=300x520 axis=0 dtype=bf16 direction=backward impl=column_held config='dtype=bf16 direction=backward "
+    "threads=64 lanes=4 vec=8 steps=2 tiles=2 loading=5 together=7'", // strips side by side, and fewer at the end
     "shape=5x300x8 axis=1 dtype=bf16 direction=backward impl=column_held config='dtype=bf16 direction=backward "
     "threads=64 lanes=1 vec=8 steps=2 tiles=1 kept=2 loading=0'", // all columns are one lane's
     "shape=5x300x4 axis=1 fill=hard impl=column_held config='threads=32 lanes=1 vec=4 steps=2 tiles=1'",
-    "shape=3x1000x40 axis=1 fill=hard impl=column_cached config='threads=64 lanes=4 vec=4 steps=2 tiles=3 ahead=2'",
-    "shape=1000x248 axis=0 dtype=bf16 direction=backward impl=column_cached config='dtype=bf16 direction=backward "
-    "threads=64 lanes=4 vec=8 steps=2 tiles=2 ahead=0'", // outputs right behind the sums of their strip
-    "shape=3x301x77 axis=1 dtype=bf16 log=1 impl=column_cached config='dtype=bf16 log=1 threads=128 lanes=16 vec=8 "
-    "steps=2 tiles=2 ragged=1 ahead=3'",
-    "shape=2x300x77 axis=1 dtype=f16 impl=column_cached config='dtype=f16 threads=128 lanes=16 vec=8 steps=2 tiles=1 "
-    "ragged=1 ahead=1000'", // all sums first
-    "shape=130x1320 fill=hard impl=column_cached config='threads=64 lanes=1 vec=4 steps=2 tiles=2 fold=4 ahead=3'",
-    "shape=3x6000 dtype=bf16 direction=backward impl=column_cached config='dtype=bf16 direction=backward threads=64 "
-    "lanes=1 vec=8 steps=1 tiles=2 fold=8'",
-    "shape=300x136 axis=0 dtype=bf16 misalign=1 direction=backward impl=column_cached config='dtype=bf16 "
-    "direction=backward threads=64 lanes=8 vec=8 steps=2 tiles=2'", // by the kernels of single elements
     "shape=1000x248 axis=0 dtype=bf16 direction=backward impl=column_long config='dtype=bf16 direction=backward "
     "threads=64 lanes=32 vec=8 steps=2 tiles=9'    # read twice: more tiles than are on their way",
     "shape=3x900x77 axis=1 dtype=f16 fill=hard impl=column_long config='dtype=f16 threads=128 lanes=16 vec=4 steps=4 "
@@ -348,6 +339,8 @@ static const test_reject rejects[] = {
       "softmax column_long: fold=4 is less than 1, or n=512 lines" },
     { "shape=128x77 axis=0 ldx=80 ldy=80 impl=column_long config='fold=4 vec=4'", CKL_INVALID,
       "softmax column_long: fold=4 is less than 1, or n=128 lines" },
+    { "shape=64x8 axis=0 impl=column_held config='together=0'", CKL_INVALID,
+      "softmax column_held: together=0 is not in 1..64" },
     { "shape=64x8 axis=0 impl=column_held config='kept=9'", CKL_INVALID, "softmax column_held: kept=9 is not in 0..8" },
     { "shape=4x4096 impl=pipeline config='cluster=8'", CKL_INVALID, "cluster=8, but rows have only 1 chunks" },
     { "shape=4x64 impl=row config='row_threads=4 vec=4 steps=8 ragged=1'", CKL_INVALID, "softmax row: ragged=1 wants" },
