@@ -221,6 +221,18 @@ void norm_store_sums(const row_split *s, const row_place *p, const norm_backward
                      val group);
 
 /*
+ * A number near the mean of a row (norm_samples.c): of its first 32 elements a lane has one, each is replaced by the
+ * median of itself and two others, and the number is their mean. So a single element that is far from all others is not
+ * in it, whose share would cancel from every deviation. Elements of x and the residual are (INPUTS) in registers; their
+ * value is rounded to the type of sum.
+ */
+tensor norm_sample_registers(const norm_config *cfg);
+void norm_load_sample(const norm_config *cfg, const norm_forward_values *o, val row, tensor rInputs);
+val norm_sample_value(const norm_config *cfg, tensor rInputs);
+val norm_sample(const norm_config *cfg, const norm_forward_values *o, val row); // 0 past the last row
+void norm_find_near_mean(val own, val mean);                                    // own: this lane's sample
+
+/*
  * Gamma and beta of all columns in shared memory, a slot a column (norm_weights.c). Rows that start anywhere read
  * theirs from any column on without cutting vectors and without bank conflicts: one slot is left out after each vector
  * of them, so the vectors of neighbouring threads begin an odd number of slots apart.

@@ -261,43 +261,6 @@ static void find_deviation(row *r)
     assign(r->shift, neg(mul(r->mean_low, r->rstd)));
 }
 
-/*
- * Element `col` of a row, of x and of the residual: (INPUTS) in registers of their type. Addresses of single elements
- * are computed by hand, here and in save(): as elements of tensors they took 16 more instructions, 3 % of a kernel of
- * short rows.
- */
-static void load_element(const row *r, val number, val col, tensor rInputs)
-{
-    val index = add(mul(number, convert(I64, r->o.ldx)), convert(I64, col));
-    val offset = mul(convert(U64, index), imm(dtype_bytes(r->cfg->dtype))); // shared by both tensors
-    const val pointers[] = { r->o.x, r->o.residual };
-    for (int i = 0; i < elements(rInputs); i++)
-        set(rInputs, i, at(gmem_tensor(add(pointers[i], offset), r->cfg->dtype, compact(leaf(1))), 0));
-}
-
-static tensor element_registers(const row *r)
-{
-    tensor rInputs = fragment(r->cfg->dtype, compact(leaf(1 + r->cfg->residual))); // (INPUTS)
-    fill(rInputs, immf(0));
-    return rInputs;
-}
-
-/* h of an element: rounded to the type of sum. */
-static val value_of(const row *r, tensor rInputs)
-{
-    val x = at_f32(rInputs, 0);
-    return r->cfg->residual ? convert(F32, convert(r->cfg->dtype, add(x, at_f32(rInputs, 1)))) : x;
-}
-
-/* One h; 0 past the end of the row or past the last row. */
-static val sample(const row *r, val number, val col)
-{
-    tensor rInputs = element_registers(r);
-    IF(logical_and(lt(col, r->o.cols), lt(number, r->o.rows)))
-        load_element(r, number, col, rInputs);
-    return value_of(r, rInputs);
-}
-
 static void save(const row *r, val pointer, val x)
 {
     tensor gStatistic =
@@ -315,34 +278,12 @@ static void save_statistics(const row *r)
     }
 }
 
-/*
- * A number near a row's first 32 elements, of which a lane has one: each is replaced by the median of itself and two
- * others, and the number is their mean. So a single element that is far from all others is not in it, whose share would
- * cancel from every deviation.
- */
-static void find_near_mean(row *r, val own)
-{
-    const reduction sum = reduce_sums(1);
-    val others[2]; // far apart, as elements that lie together may be large together
-    for (int i = 0; i < COUNT_OF(others); i++)
-        others[i] = shuffle(own, bit_and(add(lane(), imm(11 * (i + 1))), imm(31)));
-    assign(r->mean, median_f32(own, others[0], others[1]));
-    warp_reduce(&sum, 32, &r->mean);
-    assign(r->mean, mul(r->mean, immf(1.0 / 32)));
-}
-
-/* The column of a lane's sample; of a shorter row lanes share the last one. */
-static val sample_column(const row *r)
-{
-    return min(lane(), sub(r->o.cols, imm(1)));
-}
-
 static void normalise(row *r)
 {
     const reduction sums = reduce_sums(2);
     const bool tiled = r->cfg->centred && r->cfg->tiled;
     if (tiled || takes_samples(r))
-        find_near_mean(r, sample(r, r->place.row, sample_column(r)));
+        norm_find_near_mean(norm_sample(r->cfg, &r->o, r->place.row), r->mean);
     else if (r->cfg->centred)
         find_mean(r);
     if (tiled)
@@ -381,7 +322,7 @@ static void load_samples(const flow *f, val number)
 {
     const row *r = &f->reduced;
     IF(lt(number, r->o.rows))
-        load_element(r, number, sample_column(r), f->rNext);
+        norm_load_sample(r->cfg, &r->o, number, f->rNext);
 }
 
 /* h of a chunk, in place of x; a row that stays in registers has it from the first pass on. */
@@ -417,9 +358,9 @@ static void first_pass(row_pipeline *s, val number, void *user)
     row *r = &f->reduced;
     const reduction sums = reduce_sums(2);
     if (r->cfg->centred) {
-        val own = variable(F32, value_of(r, f->rNext));
+        val own = variable(F32, norm_sample_value(r->cfg, f->rNext));
         load_samples(f, s->next);
-        find_near_mean(r, own);
+        norm_find_near_mean(own, r->mean);
     }
     clear_sums(r);
     row_pipeline_first_pass(s, number, add_chunk, f);
@@ -482,7 +423,7 @@ static void forward_flow(const norm_config *cfg)
     make_variables(&f.written);
     make_variables(&f.reduced);
     if (cfg->centred) {
-        f.rNext = element_registers(&r);
+        f.rNext = norm_sample_registers(cfg);
         load_samples(&f, s.first_row);
     }
     row_pipeline_run(&s, &(row_passes){ first_pass, carry, second_pass }, &f);
