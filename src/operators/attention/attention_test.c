@@ -148,8 +148,10 @@ static const char *const cases[] = {
     "q=70 kv=140 heads=2 d=200 mask=add ldmask=140 # three of 48",
     "q=400 kv=500 heads=2 d=96 causal=1 scale=3 dtype=bf16 impl=sm90 config='consumers=3 tile_n=96 slots=5 "
     "old=1' # three with old maxima",
-    "q=400 kv=77 heads=70 d=80 lse=1 impl=sm90 config='consumers=3 tile_n=80 slots=6' # all keys in one "
+    "q=400 kv=77 heads=70 d=80 lse=1 impl=sm90 config='consumers=3 tile_n=80 slots=4' # all keys in one "
     "block, CTAs of several tiles",
+    "q=450 kv=40 heads=64 d=32 lse=1 impl=sm90 config='consumers=1 ctas=1 single=1 tile_n=48 slots=40' # both tiles "
+    "of queries that a consumer has in memory, twice",
     "q=66 kv=68 heads=70 d=32 causal=1 dtype=bf16 impl=sm90 config='single=0 consumers=1 ctas=1 draw=1 "
     "tile_n=64' # tiles in turn",
     "q=70 kv=40 heads=70 d=40 causal=1 lse=1 impl=sm90 config='single=0 consumers=1 ctas=1 draw=0 tile_n=16'",
