@@ -52,18 +52,9 @@ static bool is_lazy(const attention_sm90_config *c)
     return c->form.dv > 128 && !c->single;
 }
 
-/*
- * Tiles of Q in shared memory for each consumer. Where all keys are one block, queries and results are most of what
- * moves, and one tile of them under way does not cover the latency of memory; of wide heads or several CTAs it does.
- */
-static int query_buffers(const attention_sm90_config *c)
-{
-    return c->single && c->ctas == 1 && c->form.d <= 128 ? 2 : 1;
-}
-
 void attention_sm90_advance_queries(const sm90_kernel *k, pipeline_state *q)
 {
-    if (query_buffers(k->cfg) == 1)
+    if (k->cfg->queries == 1)
         assign(q->parity, bit_xor(q->parity, imm(1)));
     else
         pipeline_advance_by(q, imm(k->cfg->consumers));
@@ -87,7 +78,7 @@ int64_t attention_sm90_smem(const attention_sm90_config *c)
 {
     columns d = attention_columns_of(c->form.d), dv = attention_columns_of(c->form.dv);
     int64_t q = attention_columns_bytes(d, ROWS), o = attention_columns_bytes(staged_columns(dv), ROWS);
-    const int64_t tiles = c->consumers * query_buffers(c);
+    const int64_t tiles = c->consumers * c->queries;
     return tiles * q + c->consumers * o + c->slots * slot_bytes(c) + 16 * (c->slots + tiles) +
            (c->draw ? scheduler_bytes(FETCHES) : 0);
 }
@@ -97,7 +88,7 @@ static void describe_shared_memory(sm90_kernel *k)
     const attention_sm90_config *cfg = k->cfg;
     ckl_dtype dtype = k->form->dtype;
     int64_t slot = slot_bytes(cfg) / 2;
-    const int queries = cfg->consumers * query_buffers(cfg);
+    const int queries = cfg->consumers * cfg->queries;
     k->sQ = attention_chunks("Q", dtype, k->d, ROWS, queries);
     tensor sRing = smem_tensor("K and V", dtype, make_layout(shape(slot, cfg->slots), stride(1, slot)), 1024);
     k->sK = tensor_with_layout(sRing, attention_chunks_apart(dtype, k->d, cfg->tile_n, cfg->slots, slot));
@@ -144,10 +135,11 @@ static void initialise(const sm90_kernel *k)
 
 /* Consumers */
 
-/* Its next scores are of this tile of Q. */
-static void find_queries(const sm90_kernel *k, consumer_role *c, val buffer)
+/* What its next scores are of: the tile of Q that it is at. */
+static void find_queries(const sm90_kernel *k, consumer_role *c)
 {
-    c->keys = attention_score_operands_of(&c->qk, k->d, k->sQ, buffer, k->sK);
+    const val at = k->cfg->queries == 1 ? c->index : shuffle(c->q.stage, imm(0));
+    c->keys = attention_score_operands_of(&c->qk, k->d, k->sQ, at, k->sK);
 }
 
 static consumer_role describe_consumer(const sm90_kernel *k)
@@ -159,7 +151,6 @@ static consumer_role describe_consumer(const sm90_kernel *k)
                         .pv = attention_warpgroup_mma(dtype, k->dv.used, "RS") };
     c.index = sub(warpgroup(), imm(1));
     c.first_thread = eq(warpgroup_thread(), imm(0));
-    find_queries(k, &c, c.index);
     c.tCrV = descriptors_B(&c.pv, attention_transposed_chunks(k->sV, k->dv));
     c.scores = fragment_C(&c.qk, ROWS, bn);
     c.out = fragment_C(&c.pv, ROWS, k->dv.used);
@@ -177,8 +168,9 @@ static consumer_role describe_consumer(const sm90_kernel *k)
     c.tiles = cfg->parts ? select(eq(c.index, imm(0)), k->tiles, k->whole) : k->tiles;
     c.at = consumer_state(&k->ring);
     c.q = (pipeline_state){ c.index, variable(U32, imm(0)), k->q.stages };
-    if (query_buffers(cfg) > 1)
+    if (cfg->queries > 1)
         c.q.stage = variable(U32, c.index);
+    find_queries(k, &c);
     return c;
 }
 
@@ -281,7 +273,7 @@ static void attend(const sm90_kernel *k, consumer_role *c, const tile *t, val ke
             attention_key_walk_advance(&w);
             step(k, c, &w);
         }
-        release(k, c, &k->q, c->index);
+        release(k, c, &k->q, c->q.stage);
     }
 }
 
@@ -329,6 +321,8 @@ static void consume_tiles(const sm90_kernel *k, consumer_role *c, walk *w)
     attention_issue_scores(&c->qk, &c->keys, keys, c->scores);
     FOREVER {
         const tile t = attention_sm90_tile_of(k, w->number);
+        if (k->cfg->queries > 1)
+            find_queries(k, c);
         attend(k, c, &t, keys);
         val values = take_slot(c);
         mma_fence();
@@ -346,8 +340,8 @@ static void consume_tiles(const sm90_kernel *k, consumer_role *c, walk *w)
                 pipeline_advance(&c->at);
         } else
             pipeline_advance(&c->at);
-        if (query_buffers(k->cfg) > 1)
-            find_queries(k, c, shuffle(c->q.stage, imm(0)));
+        if (k->cfg->queries > 1)
+            find_queries(k, c);
         mma_fence();
         attention_issue_scores(&c->qk, &c->keys, keys, c->scores);
         mma_wait(1);
@@ -373,7 +367,7 @@ static void let_pass(const sm90_kernel *k, consumer_role *c, walk *w)
         BREAK_IF(ge(w->number, k->tiles));
         const tile t = attention_sm90_tile_of(k, w->number);
         pipeline_wait_full(&k->q, &c->q);
-        release(k, c, &k->q, c->index);
+        release(k, c, &k->q, c->q.stage);
         attention_sm90_advance_queries(k, &c->q);
         pass_slots(k, c);
         LOOP_FROM(block, add(t.first, imm(1)), t.end, imm(1)) {

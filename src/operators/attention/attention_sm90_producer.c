@@ -100,6 +100,8 @@ void attention_sm90_produce(const sm90_kernel *k)
         warpgroup_reg_dealloc(PRODUCER_REGISTERS[k->cfg->consumers]);
     IF(eq(warp(), imm(0))) {
         pipeline_state ring = producer_state(&k->ring), q = producer_state(&k->q);
+        if (k->cfg->queries == 1)
+            q.stage = imm_as(U32, 0);
         walk w = attention_sm90_walk();
         FOREVER {
             attention_sm90_next_tile(k, &w, true);
