@@ -148,8 +148,8 @@ static plan_cost cost_sm80(const void *desc, const ckl_device_info *device, cons
                   alone = c->cluster == 2 ? device->sm_count : device->sm_count * 3 / 4; // on an SM each
     const double keys = (double)(min_i64(d.kv, (int64_t)c->split * c->run) * (d.d + d.dv)) *
                         (double)ckl_dtype_bytes(d.cache),
-                 end = SPLIT / (c->stages - 1) * (double)own + STORE, // what is in flight hides it
-                 // of longer ones this makes too little of clusters: 4 of 1024 keys 9.19 us in fours, in pairs 9.35
+                 end = SPLIT / (c->stages - 1) * (double)own + STORE, // copies in flight hide it
+        // of longer ones this makes too little of clusters: 4 of 1024 keys 9.19 us in fours, in pairs 9.35
         busy = d.kv <= SPLIT_MIN ? fmin(1, (double)rest / device->sm_count) : 1;
     double bytes = (double)(ctas / at_once) * turn_of(c, (double)rooms, keys, end, 1) +
                    turn_of(c, (double)ceil_div(rest, device->sm_count), keys, end, busy);

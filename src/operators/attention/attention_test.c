@@ -152,8 +152,8 @@ static const char *const cases[] = {
     "block, CTAs of several tiles",
     "q=450 kv=40 heads=64 d=32 lse=1 impl=sm90 config='consumers=1 ctas=1 single=1 queries=2 tile_n=48 slots=40' # "
     "both tiles of queries that a consumer has in memory, twice",
-    "q=450 kv=140 heads=64 d=32 q_factor=1000 fill=uniform impl=sm90 config='consumers=1 ctas=1 single=0 old=1 queries=2 "
-    "tile_n=48 slots=40' # scores are made again, of either",
+    "q=450 kv=140 heads=64 d=32 q_factor=1000 fill=uniform impl=sm90 config='consumers=1 ctas=1 single=0 old=1 "
+    "queries=2 tile_n=48 slots=40' # scores are made again, of either",
     "q=66 kv=68 heads=70 d=32 causal=1 dtype=bf16 impl=sm90 config='single=0 consumers=1 ctas=1 draw=1 "
     "tile_n=64' # tiles in turn",
     "q=70 kv=40 heads=70 d=40 causal=1 lse=1 impl=sm90 config='single=0 consumers=1 ctas=1 draw=0 tile_n=16'",
