@@ -133,13 +133,6 @@ static void add_score(const decode_row *r, val s)
     assign(r->max, larger);
 }
 
-/* Adds the head's sink, as the score of one more key, to max and sum. */
-static void add_sink(const decode_row *r)
-{
-    tensor gSinks = gmem_vector(r->p->sinks, F32, mul(r->p->kv_heads, imm(r->form->group))); // (HEADS)
-    add_score(r, div(mul(at(gSinks, r->head), immf(M_LOG2E)), r->p->exponent));
-}
-
 /* Columns first .. first+count-1 of O. */
 static void weigh_values(const decode_row *r, val first, int count)
 {
@@ -190,8 +183,10 @@ void attention_decode_naive(const void *config, int kernel)
             append_row(&r);
         LOOP_FROM(j, r.first, r.end, imm64(1))
             add_score(&r, score(&r, j));
-        if (form->sinks)
-            add_sink(&r);
+        if (form->sinks) {                                                                // the score of one more key
+            tensor gSinks = gmem_vector(p.sinks, F32, mul(p.kv_heads, imm(form->group))); // (HEADS)
+            add_score(&r, div(mul(at(gSinks, r.head), immf(M_LOG2E)), p.exponent));
+        }
         if (whole > COLUMNS)
             LOOP_FROM(first, imm64(0), imm64(whole), imm64(COLUMNS))
                 weigh_values(&r, first, COLUMNS);
