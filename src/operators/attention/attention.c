@@ -177,25 +177,11 @@ static ckl_status check(void *desc)
     return CKL_OK;
 }
 
-/* The args' pointers. */
-enum {
-    OPERAND_MASK = ATTENTION_O,
-    OPERAND_SINKS,
-    OPERAND_STARTS_Q,
-    OPERAND_STARTS_KV,
-    OPERAND_O,
-    OPERAND_LSE,
-    OPERAND_DOUT,
-    OPERAND_DQ,
-    OPERAND_DK,
-    OPERAND_DV,
-    OPERAND_DSINKS,
-    OPERAND_INPUTS,
-    OPERAND_DMASK = OPERAND_INPUTS + CKL_ATTENTION_INPUTS,
-    OPERANDS
-};
+/* The args' pointers behind those of q, k and v. */
+enum { MASK = ATTENTION_O, SINKS, STARTS_Q, STARTS_KV, O, LSE, DOUT, DQ, DK, DV, DSINKS, INPUTS };
+enum { DMASK = INPUTS + CKL_ATTENTION_INPUTS, OPERANDS };
 
-_Static_assert((int)OPERAND_INPUTS == (int)ATTENTION_SCORE_INPUTS, "the laboratory counts the operands, too");
+_Static_assert((int)INPUTS == (int)ATTENTION_SCORE_INPUTS, "the laboratory counts the operands, too");
 
 /* A tensor by another name, absent in forward problems. */
 static plan_tensor gradient(plan_tensor t, const char *name, bool is_forward)
@@ -229,36 +215,34 @@ static int tensors(const void *desc, plan_tensor *t)
         t[i] = plan_strided(names[i], d->dtype, 4, (int64_t[]){ s.batch.size, s.heads.size, s.tokens.size, s.d },
                             (int64_t[]){ s.batch.stride, s.heads.stride, s.tokens.stride, 1 });
     }
-    t[OPERAND_SINKS] =
-        plan_absent(plan_vector("sinks", CKL_F32, d->heads), d->sinks ? NULL : "a problem without sinks");
+    t[SINKS] = plan_absent(plan_vector("sinks", CKL_F32, d->heads), d->sinks ? NULL : "a problem without sinks");
     const bool is_forward = d->direction == CKL_DIRECTION_FORWARD;
-    t[OPERAND_DOUT] = gradient(t[ATTENTION_O], "dout", is_forward);
-    t[OPERAND_DQ] = plan_output(gradient(t[ATTENTION_Q], "dq", is_forward));
-    t[OPERAND_DK] = plan_output(gradient(t[ATTENTION_K], "dk", is_forward));
-    t[OPERAND_DV] = plan_output(gradient(t[ATTENTION_V], "dv", is_forward));
-    t[OPERAND_DSINKS] = plan_output(plan_vector("dsinks", CKL_F32, d->heads));
-    t[OPERAND_DSINKS] = plan_absent(t[OPERAND_DSINKS], plan_first(is_forward ? "a forward problem" : NULL,
-                                                                  d->sinks ? NULL : "a problem without sinks"));
-    t[OPERAND_O] = is_forward ? plan_output(t[ATTENTION_O]) : t[ATTENTION_O];
-    t[OPERAND_MASK] = plan_strided("mask", d->mask == CKL_ATTENTION_MASK_BOOL ? CKL_BOOL : d->dtype, 4,
-                                   (int64_t[]){ d->batch, d->heads, d->q, d->kv },
-                                   (int64_t[]){ d->ldmask_batch, d->ldmask_head, d->ldmask, 1 });
-    t[OPERAND_MASK] = plan_absent(t[OPERAND_MASK], d->mask ? NULL : "a problem without mask");
+    t[DOUT] = gradient(t[ATTENTION_O], "dout", is_forward);
+    t[DQ] = plan_output(gradient(t[ATTENTION_Q], "dq", is_forward));
+    t[DK] = plan_output(gradient(t[ATTENTION_K], "dk", is_forward));
+    t[DV] = plan_output(gradient(t[ATTENTION_V], "dv", is_forward));
+    t[DSINKS] = plan_output(plan_vector("dsinks", CKL_F32, d->heads));
+    t[DSINKS] = plan_absent(
+        t[DSINKS], plan_first(is_forward ? "a forward problem" : NULL, d->sinks ? NULL : "a problem without sinks"));
+    t[O] = is_forward ? plan_output(t[ATTENTION_O]) : t[ATTENTION_O];
+    t[MASK] = plan_strided("mask", d->mask == CKL_ATTENTION_MASK_BOOL ? CKL_BOOL : d->dtype, 4,
+                           (int64_t[]){ d->batch, d->heads, d->q, d->kv },
+                           (int64_t[]){ d->ldmask_batch, d->ldmask_head, d->ldmask, 1 });
+    t[MASK] = plan_absent(t[MASK], d->mask ? NULL : "a problem without mask");
     const char *const not_ragged = d->ragged ? NULL : "a problem that is not ragged";
-    t[OPERAND_STARTS_Q] = plan_absent(plan_vector("starts_q", CKL_I32, d->batch + 1), not_ragged);
-    t[OPERAND_STARTS_KV] = plan_absent(plan_vector("starts_kv", CKL_I32, d->batch + 1), not_ragged);
+    t[STARTS_Q] = plan_absent(plan_vector("starts_q", CKL_I32, d->batch + 1), not_ragged);
+    t[STARTS_KV] = plan_absent(plan_vector("starts_kv", CKL_I32, d->batch + 1), not_ragged);
     for (int i = 0; i < CKL_ATTENTION_INPUTS; i++)
-        t[OPERAND_INPUTS + i] = score_input(d, i);
-    t[OPERAND_DMASK] = plan_strided(
+        t[INPUTS + i] = score_input(d, i);
+    t[DMASK] = plan_strided(
         "dmask", d->dtype, 4, (int64_t[]){ d->batch, d->heads, d->q, d->kv },
         (int64_t[]){ product_i64(product_i64(d->heads, d->q), d->kv), product_i64(d->q, d->kv), d->kv, 1 });
-    t[OPERAND_DMASK] = plan_output(plan_absent(t[OPERAND_DMASK], d->dmask ? NULL : "a problem without dmask"));
+    t[DMASK] = plan_output(plan_absent(t[DMASK], d->dmask ? NULL : "a problem without dmask"));
     const int64_t q = d->ragged ? d->q_total : d->q;
-    t[OPERAND_LSE] =
-        plan_strided("lse", CKL_F32, 3, (int64_t[]){ d->ragged ? min_i64(d->batch, 1) : d->batch, d->heads, q },
-                     (int64_t[]){ product_i64(d->heads, q), q, 1 });
+    t[LSE] = plan_strided("lse", CKL_F32, 3, (int64_t[]){ d->ragged ? min_i64(d->batch, 1) : d->batch, d->heads, q },
+                          (int64_t[]){ product_i64(d->heads, q), q, 1 });
     if (is_forward)
-        t[OPERAND_LSE] = plan_output(plan_absent(t[OPERAND_LSE], d->lse ? NULL : "a problem without lse"));
+        t[LSE] = plan_output(plan_absent(t[LSE], d->lse ? NULL : "a problem without lse"));
     return OPERANDS;
 }
 

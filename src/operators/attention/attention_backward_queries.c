@@ -6,8 +6,8 @@
  * elements for half of the queries. A warp has 16 rows; they lie in the workspace thread by thread, so all accesses are
  * contiguous, and only the last kernel needs to know the order. Warps whose rows are past the last element leave
  * nothing. A warp of the producer adds by TMA, in L2. The first CTA stores, the others add behind it: where sums are
- * ordered each waits for its turn, in the order of their keys, which is that of the CTAs, so none waits for one that has
- * not begun; else who comes first stores, and the others wait for that store alone.
+ * ordered each waits for its turn, in the order of their keys, which is that of the CTAs, so none waits for one that
+ * has not begun; else who comes first stores, and the others wait for that store alone.
  */
 #include "cute/kernel.h"
 #include "operators/attention/attention_backward.h"

@@ -222,6 +222,7 @@ void attention_sm80(const void *config, int kernel);
     X(owner, int, consumers, "2", "1 2 3", "warpgroups of 64 queries each")                       \
     X(owner, int, tile_n, "128", "64 80 96 112 128 160 176", "keys of a block")                   \
     X(owner, int, slots, "5", "3 4 5 6", "blocks of K or V in shared memory")                     \
+    X(owner, int, queries, "1", "1 2", "tiles of Q of a consumer in shared memory")               \
     X(owner, int, ctas, "1", "1 2 3", "of an SM, with one consumer each where they are several")  \
     X(owner, bool, draw, "0", "0 1", "tiles are drawn from a counter, not shared out")            \
     X(owner, bool, old, "0", "0 1", "weights by the maxima of blocks before, as far as they do")  \

@@ -105,21 +105,8 @@ static ckl_status check(void *desc)
     return attention_check_apart("attention_decode", "o", &o);
 }
 
-/* The args' pointers. */
-enum {
-    OPERAND_LENGTHS = ATTENTION_O,
-    OPERAND_TABLE,
-    OPERAND_SINKS,
-    OPERAND_O,
-    OPERAND_LSE,
-    OPERAND_SCALE_K,
-    OPERAND_SCALE_V,
-    OPERAND_K_NEW,
-    OPERAND_V_NEW,
-    OPERAND_K_INTO,
-    OPERAND_V_INTO,
-    OPERANDS
-};
+/* The args' pointers behind those of q, k and v. */
+enum { LENGTHS = ATTENTION_O, TABLE, SINKS, O, LSE, SCALE_K, SCALE_V, K_NEW, V_NEW, K_INTO, V_INTO, OPERANDS };
 
 static plan_tensor tensor_of(const ckl_attention_decode_desc *d, int which, const char *name)
 {
@@ -141,23 +128,22 @@ static int tensors(const void *desc, plan_tensor *t)
     for (int i = 0; i < ATTENTION_O; i++)
         t[i] = tensor_of(d, i, names[i]);
     t[ATTENTION_V] = plan_absent(t[ATTENTION_V], d->latent ? "a latent cache" : NULL);
-    t[OPERAND_LENGTHS] = plan_vector("lengths", CKL_I32, d->batch);
-    t[OPERAND_TABLE] = plan_absent(plan_apart(plan_matrix("table", CKL_I32, d->batch, pages, pages)),
-                                   d->page ? NULL : "a contiguous cache");
-    t[OPERAND_SINKS] =
-        plan_absent(plan_vector("sinks", CKL_F32, d->heads), d->sinks ? NULL : "a problem without sinks");
-    t[OPERAND_O] = plan_output(tensor_of(d, ATTENTION_O, "o"));
-    t[OPERAND_SCALE_K] = plan_absent(plan_vector("scale_k", CKL_F32, d->kv_heads), no_scales);
-    t[OPERAND_SCALE_V] = plan_absent(plan_vector("scale_v", CKL_F32, d->kv_heads), no_scales);
-    t[OPERAND_K_NEW] = plan_absent(tensor_of(d, DECODE_K_NEW, "k_new"), no_append);
-    t[OPERAND_V_NEW] = plan_absent(tensor_of(d, DECODE_V_NEW, "v_new"), no_values);
-    t[OPERAND_K_INTO] = plan_output(plan_absent(tensor_of(d, ATTENTION_K, "k_into"), no_append));
-    t[OPERAND_V_INTO] = plan_output(plan_absent(tensor_of(d, ATTENTION_V, "v_into"), no_values));
+    t[LENGTHS] = plan_vector("lengths", CKL_I32, d->batch);
+    t[TABLE] = plan_absent(plan_apart(plan_matrix("table", CKL_I32, d->batch, pages, pages)),
+                           d->page ? NULL : "a contiguous cache");
+    t[SINKS] = plan_absent(plan_vector("sinks", CKL_F32, d->heads), d->sinks ? NULL : "a problem without sinks");
+    t[O] = plan_output(tensor_of(d, ATTENTION_O, "o"));
+    t[SCALE_K] = plan_absent(plan_vector("scale_k", CKL_F32, d->kv_heads), no_scales);
+    t[SCALE_V] = plan_absent(plan_vector("scale_v", CKL_F32, d->kv_heads), no_scales);
+    t[K_NEW] = plan_absent(tensor_of(d, DECODE_K_NEW, "k_new"), no_append);
+    t[V_NEW] = plan_absent(tensor_of(d, DECODE_V_NEW, "v_new"), no_values);
+    t[K_INTO] = plan_output(plan_absent(tensor_of(d, ATTENTION_K, "k_into"), no_append));
+    t[V_INTO] = plan_output(plan_absent(tensor_of(d, ATTENTION_V, "v_into"), no_values));
     for (int i = 0; i < 2; i++) // the cache itself
-        t[ATTENTION_K + i].place = t[OPERAND_K_INTO + i].place = 1 + i;
-    t[OPERAND_LSE] = plan_strided("lse", CKL_F32, 3, (int64_t[]){ d->batch, d->heads, d->q },
-                                  (int64_t[]){ product_i64(d->heads, d->q), d->q, 1 });
-    t[OPERAND_LSE] = plan_output(plan_absent(t[OPERAND_LSE], d->lse ? NULL : "a problem without lse"));
+        t[ATTENTION_K + i].place = t[K_INTO + i].place = 1 + i;
+    t[LSE] = plan_strided("lse", CKL_F32, 3, (int64_t[]){ d->batch, d->heads, d->q },
+                          (int64_t[]){ product_i64(d->heads, d->q), d->q, 1 });
+    t[LSE] = plan_output(plan_absent(t[LSE], d->lse ? NULL : "a problem without lse"));
     return OPERANDS;
 }
 

@@ -121,18 +121,18 @@ val attention_e4m3_of_f32(val x);
 
 /* sm80 */
 
-#define ATTENTION_DECODE_SM80_CONFIG(X, owner)                                                    \
-    X(owner, int, warps, "4", "2 4 8", "warps of a CTA, which take blocks of keys in turn")       \
-    X(owner, int, row_warps, "1", "1 2", "of them that share blocks, with 16 rows each")          \
-    X(owner, int, keys, "16", "16 32", "keys of a block")                                         \
-    X(owner, int, stages, "3", "2 3 4 5", "blocks of a warp in shared memory")                    \
-    X(owner, int, ctas, "0", "0 2 3 4", "CTAs that must fit an SM: bounds registers; 0: any")     \
-    X(owner, int, split, "512", "128 256 512 1024 2048", "keys that are summed apart")            \
-    X(owner, int, run, "1", "1 2 4 8 16", "splits that a CTA takes one after the other")          \
-    X(owner, int, cluster, "1", "1 2 4 8 16", "CTAs of a sequence that add without a workspace")  \
-    X(owner, int, convert, "0", "0 1 2", "8 bits become f16 by an instruction of sm_90; 2: of K") \
-    X(owner, bool, whole, "0", "0 1", "a CTA has all keys of a sequence: nobody adds up")         \
-    X(owner, bool, ahead, "0", "0 1", "the first blocks go to L2 before grid_wait")               \
+#define ATTENTION_DECODE_SM80_CONFIG(X, owner)                                                   \
+    X(owner, int, warps, "4", "2 4 8", "warps of a CTA, which take blocks of keys in turn")      \
+    X(owner, int, row_warps, "1", "1 2", "of them that share blocks, with 16 rows each")         \
+    X(owner, int, keys, "16", "16 32", "keys of a block")                                        \
+    X(owner, int, stages, "3", "2 3 4 5", "blocks of a warp in shared memory")                   \
+    X(owner, int, ctas, "0", "0 2 3 4", "CTAs that must fit an SM: bounds registers; 0: any")    \
+    X(owner, int, split, "512", "128 256 512 1024 2048", "keys that are summed apart")           \
+    X(owner, int, run, "1", "1 2 4 8 16", "splits that a CTA takes one after the other")         \
+    X(owner, int, cluster, "1", "1 2 4 8 16", "CTAs of a sequence that add without a workspace") \
+    X(owner, bool, convert, "0", "0 1", "8 bits become f16 by an instruction of sm_90")          \
+    X(owner, bool, whole, "0", "0 1", "a CTA has all keys of a sequence: nobody adds up")        \
+    X(owner, bool, ahead, "0", "0 1", "the first blocks go to L2 before grid_wait")              \
     X(owner, bool, early, "0", "0 1", "the next launch may begin at once")
 
 enum {

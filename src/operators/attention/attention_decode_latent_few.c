@@ -56,11 +56,6 @@ typedef struct few_kernel {
     consumer_role *consumer;
 } few_kernel;
 
-static int64_t weights_bytes(void)
-{
-    return BUFFERS * attention_columns_bytes(attention_columns_of(KEYS), ROWS);
-}
-
 /* Columns of O of a warp; what a thread has of them and of its rows' maxima and sums. */
 static int width_of(const attention_decode_form *form)
 {
@@ -75,9 +70,10 @@ static int values_of(const attention_decode_form *form)
 /* With so many blocks in the ring. */
 static int64_t smem_of(const attention_decode_form *form, int slots)
 {
+    const int64_t weights = BUFFERS * attention_columns_bytes(attention_columns_of(KEYS), ROWS);
     const int64_t words = WARPS * BUFFERS + ROWS * WARPS + 1 // and whether this CTA is the last of a sequence's
                           + HELD * values_of(form) * THREADS;
-    return slots * (attention_decode_latent_block_bytes(form) + 16) + weights_bytes() + 4 * words;
+    return slots * (attention_decode_latent_block_bytes(form) + 16) + weights + 4 * words;
 }
 
 /* As many as fit. */

@@ -10,13 +10,14 @@ typedef struct decode_row {
     const attention_decode_values *p;
     val batch, head, token, kv_head; // i64
     tensor gQ, gO;                   // (D), (DV)
-    tensor gK, gV;                   // (BATCHES or PAGES,KV,D or DV) of its head
-    tensor gKNew, gVNew;             // (TOKENS,D or DV)
-    val scale_k, scale_v;            // of a cache that has such
-    val old;                         // keys before the new ones, perhaps less than 0
-    val first, end;                  // keys that it sees
-    val max, sum;                    // of the scores; of 2^(exponent * (score - max))
-    val lost;                        // what rounding added to the sum
+    // of its head of K and V
+    tensor gCache[ATTENTION_TENSORS]; // (BATCHES or PAGES,KV,D or DV)
+    tensor gNew[ATTENTION_TENSORS];   // (TOKENS,D or DV)
+    val scale[ATTENTION_TENSORS];     // where the cache has such
+    val old;                          // keys before the new ones, perhaps less than 0
+    val first, end;                   // keys that it sees
+    val max, sum;                     // of the scores; of 2^(exponent * (score - max))
+    val lost;                         // what rounding added to the sum
 } decode_row;
 
 /* (BATCHES,TOKENS,D) of a head of one of the tensors. */
@@ -29,11 +30,6 @@ static tensor of_head(const attention_decode_values *p, const attention_decode_f
     return slice(gX, _, head, _, _);
 }
 
-static val scale_of(const attention_decode_values *p, int which, val kv_head)
-{
-    return at(gmem_vector(p->scales[which], F32, p->kv_heads), kv_head); // (HEADS)
-}
-
 static decode_row row_at(const attention_decode_form *form, const attention_decode_values *p, val row)
 {
     decode_row r = { .form = form, .p = p, .token = rem(row, imm64(form->tokens)) };
@@ -43,19 +39,17 @@ static decode_row row_at(const attention_decode_form *form, const attention_deco
     r.kv_head = div(r.head, imm64(form->group));
     r.gQ = slice(of_head(p, form, ATTENTION_Q, r.head), r.batch, r.token, _);
     r.gO = slice(of_head(p, form, ATTENTION_O, r.head), r.batch, r.token, _);
-    r.gK = of_head(p, form, ATTENTION_K, r.kv_head);
-    r.gV = of_head(p, form, ATTENTION_V, r.kv_head);
+    for (int which = ATTENTION_K; which <= ATTENTION_V; which++) {
+        const int of_new = which == ATTENTION_K ? DECODE_K_NEW : DECODE_V_NEW;
+        r.gCache[which] = of_head(p, form, which, r.kv_head);
+        if (form->append)
+            r.gNew[which] = slice(of_head(p, form, of_new, r.kv_head), r.batch, _, _);
+        if (form->cache == CKL_E4M3)
+            r.scale[which] = at(gmem_vector(p->scales[which], F32, p->kv_heads), r.kv_head); // (HEADS)
+    }
     tensor gLengths = gmem_vector(p->lengths, I32, p->batch); // (BATCH)
     val length = max(min(convert(I64, at(gLengths, r.batch)), convert(I64, p->kv)), imm64(0));
     r.old = sub(length, imm64(form->tokens));
-    if (form->append) {
-        r.gKNew = slice(of_head(p, form, DECODE_K_NEW, r.kv_head), r.batch, _, _);
-        r.gVNew = slice(of_head(p, form, DECODE_V_NEW, r.kv_head), r.batch, _, _);
-    }
-    if (form->cache == CKL_E4M3) {
-        r.scale_k = scale_of(p, ATTENTION_K, r.kv_head);
-        r.scale_v = scale_of(p, ATTENTION_V, r.kv_head);
-    }
     r.end = add(add(r.old, imm64(1)), r.token);
     r.first = form->left ? max(sub(r.end, convert(I64, p->left)), imm64(0)) : imm64(0);
     r.max = variable(F32, immf(ATTENTION_FLOOR));
@@ -78,10 +72,19 @@ static void place_of(const decode_row *r, val j, val *of, val *key)
 }
 
 /* An element of K or V that is appended, as the cache will have it: of 8 bits as a u8. */
-static val new_element(const decode_row *r, tensor gNew, val scale, val token, val column)
+static val new_element(const decode_row *r, int which, val token, val column)
 {
-    val x = at(gNew, token, column);
-    return r->form->cache == CKL_E4M3 ? convert(IR_U16, attention_e4m3_of_f32(div(convert(F32, x), scale))) : x;
+    val x = at(r->gNew[which], token, column);
+    if (r->form->cache != CKL_E4M3)
+        return x;
+    return convert(IR_U16, attention_e4m3_of_f32(div(convert(F32, x), r->scale[which])));
+}
+
+static val stored_element(const decode_row *r, int which, val j, val column)
+{
+    val of, key;
+    place_of(r, j, &of, &key);
+    return at(r->gCache[which], of, key, column);
 }
 
 static val number_of(const decode_row *r, val stored)
@@ -90,22 +93,17 @@ static val number_of(const decode_row *r, val stored)
 }
 
 /* An element of key or value j, without its scale. */
-static val element(const decode_row *r, bool of_key, val j, val column)
+static val element(const decode_row *r, int which, val j, val column)
 {
-    val of, key, x = variable(F32, immf(0)), is_new = ge(j, r->old);
-    if (!r->form->append) {
-        place_of(r, j, &of, &key);
-        return number_of(r, at(of_key ? r->gK : r->gV, of, key, column));
-    }
-    IF(is_new) {
-        val token = sub(j, r->old);
-        assign(x, number_of(r, of_key ? new_element(r, r->gKNew, r->scale_k, token, column)
-                                      : new_element(r, r->gVNew, r->scale_v, token, column)));
+    if (!r->form->append)
+        return number_of(r, stored_element(r, which, j, column));
+    val x = variable(F32, immf(0));
+    IF(ge(j, r->old)) {
+        assign(x, number_of(r, new_element(r, which, sub(j, r->old), column)));
     }
     ELSE
     {
-        place_of(r, j, &of, &key);
-        assign(x, number_of(r, at(of_key ? r->gK : r->gV, of, key, column)));
+        assign(x, number_of(r, stored_element(r, which, j, column)));
     }
     return x;
 }
@@ -114,9 +112,9 @@ static val score(const decode_row *r, val j)
 {
     val sum = variable(F32, immf(0));
     LOOP(l, imm(r->form->d))
-        assign(sum, fma(at_f32(r->gQ, l), element(r, true, j, l), sum));
+        assign(sum, fma(at_f32(r->gQ, l), element(r, ATTENTION_K, j, l), sum));
     if (r->form->cache == CKL_E4M3)
-        sum = mul(sum, r->scale_k);
+        sum = mul(sum, r->scale[ATTENTION_K]);
     return r->form->softcap ? tanh_f32(mul(sum, r->p->factor)) : sum;
 }
 
@@ -135,13 +133,6 @@ static void add_score(const decode_row *r, val s)
     assign(r->max, larger);
 }
 
-/* Adds the head's sink, as the score of one more key, to max and sum. */
-static void add_sink(const decode_row *r)
-{
-    tensor gSinks = gmem_vector(r->p->sinks, F32, mul(r->p->kv_heads, imm(r->form->group))); // (HEADS)
-    add_score(r, div(mul(at(gSinks, r->head), immf(M_LOG2E)), r->p->exponent));
-}
-
 /* Columns first .. first+count-1 of O. */
 static void weigh_values(const decode_row *r, val first, int count)
 {
@@ -150,11 +141,11 @@ static void weigh_values(const decode_row *r, val first, int count)
     LOOP_FROM(j, r->first, r->end, imm64(1)) {
         val weight = power(r, sub(score(r, j), r->max));
         for (int c = 0; c < count; c++)
-            set(rO, c, fma(weight, element(r, false, j, add(first, imm64(c))), at(rO, c)));
+            set(rO, c, fma(weight, element(r, ATTENTION_V, j, add(first, imm64(c))), at(rO, c)));
     }
     val inverse = select(eq(r->sum, immf(0)), immf(0), div(immf(1), r->sum));
     if (r->form->cache == CKL_E4M3)
-        inverse = mul(inverse, r->scale_v);
+        inverse = mul(inverse, r->scale[ATTENTION_V]);
     for (int c = 0; c < count; c++)
         set(r->gO, add(first, imm64(c)), convert(r->form->dtype, mul(at(rO, c), inverse)));
 }
@@ -165,13 +156,12 @@ static void append_row(const decode_row *r)
     val key = add(r->old, r->token), of, at;
     IF(logical_and(eq(rem(r->head, imm64(r->form->group)), imm64(0)), ge(key, imm64(0)))) {
         place_of(r, key, &of, &at);
-        tensor gK = r->gK, gV = r->gV;
-        gK.address = add(sub(gK.address, r->p->x[ATTENTION_K]), r->p->into[ATTENTION_K]);
-        gV.address = add(sub(gV.address, r->p->x[ATTENTION_V]), r->p->into[ATTENTION_V]);
-        LOOP(l, imm64(r->form->d))
-            set(gK, coord(of, at, l), new_element(r, r->gKNew, r->scale_k, r->token, l));
-        LOOP(l, imm64(r->form->latent ? 0 : r->form->dv))
-            set(gV, coord(of, at, l), new_element(r, r->gVNew, r->scale_v, r->token, l));
+        for (int which = ATTENTION_K; which <= (r->form->latent ? ATTENTION_K : ATTENTION_V); which++) {
+            tensor gInto = r->gCache[which];
+            gInto.address = add(sub(gInto.address, r->p->x[which]), r->p->into[which]);
+            LOOP(l, imm64(which == ATTENTION_K ? r->form->d : r->form->dv))
+                set(gInto, coord(of, at, l), new_element(r, which, r->token, l));
+        }
     }
 }
 
@@ -193,8 +183,10 @@ void attention_decode_naive(const void *config, int kernel)
             append_row(&r);
         LOOP_FROM(j, r.first, r.end, imm64(1))
             add_score(&r, score(&r, j));
-        if (form->sinks)
-            add_sink(&r);
+        if (form->sinks) {                                                                // the score of one more key
+            tensor gSinks = gmem_vector(p.sinks, F32, mul(p.kv_heads, imm(form->group))); // (HEADS)
+            add_score(&r, div(mul(at(gSinks, r.head), immf(M_LOG2E)), p.exponent));
+        }
         if (whole > COLUMNS)
             LOOP_FROM(first, imm64(0), imm64(whole), imm64(COLUMNS))
                 weigh_values(&r, first, COLUMNS);

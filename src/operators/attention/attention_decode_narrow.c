@@ -18,53 +18,31 @@
  */
 enum { FRACTION_BITS = 7, F32_EXPONENT_AT = 23, BIAS = 127, EXPONENT_F16 = 14, EXPONENT_MIN = 15 };
 
-/* Bytes of a word (0 .. 3) that become the high bytes of two 16-bit numbers; or all in another order. */
+/* Bytes of a word (0 .. 3) that become the high bytes of two 16-bit numbers; 4: zeros of the other operand. */
 enum { BYTES_0_1 = 0x1404, BYTES_2_3 = 0x3424, BYTES_0_2_1_3 = 0x3120 };
 
-bool attention_decode_converts(const attention_decode_sm80_config *c, int which)
-{
-    return c->convert == 1 || (c->convert == 2 && which == ATTENTION_K);
-}
-
 /*
- * Two e4m3 as f16, from the high bytes of 16-bit numbers: exponent and fraction move to f16's places, which is right
- * for subnormal numbers, too. The biases differ, so the results are too small by 2^8, which the scales make up for.
+ * Two e4m3 as f16: exponent and fraction move to f16's places, which is right for subnormal numbers, too. The biases
+ * differ, so the results are too small by 2^8, which the scales make up for.
  */
-static val widen(val x)
+static val widen(val word, int bytes)
 {
+    val x = permute_bytes(word, imm_as(U32, 0), imm_as(U32, bytes));
     return bit_or(bit_and(shift_right(x, imm(1)), imm_as(U32, 0x3f803f80)), bit_and(x, imm_as(U32, 0x80008000)));
 }
 
-static val permuted(val word, int bytes)
-{
-    return permute_bytes(word, imm_as(U32, 0), imm_as(U32, bytes));
-}
-
-/* The four numbers of a word: bytes 0 and 1, 2 and 3; or of columns, 0 and 2, 1 and 3. */
+/* The four numbers of a word: bytes 0 and 1, 2 and 3. */
 typedef struct widened {
     val pair[2];
 } widened;
 
-static widened converted(val word)
+static widened widen_word(const decode_kernel *k, val word)
 {
+    if (!k->cfg->convert)
+        return (widened){ { widen(word, BYTES_0_1), widen(word, BYTES_2_3) } };
     val low, high;
     unpack(word, IR_U16, &low, &high);
     return (widened){ { bitcast(U32, f16x2_of(CKL_E4M3, low)), bitcast(U32, f16x2_of(CKL_E4M3, high)) } };
-}
-
-static widened widen_keys(const decode_kernel *k, val word)
-{
-    if (attention_decode_converts(k->cfg, ATTENTION_K))
-        return converted(word);
-    return (widened){ { widen(permuted(word, BYTES_0_1)), widen(permuted(word, BYTES_2_3)) } };
-}
-
-/* A word of two keys: those of one column, then of the next. */
-static widened widen_columns(const decode_kernel *k, val word)
-{
-    if (attention_decode_converts(k->cfg, ATTENTION_V))
-        return converted(permuted(word, BYTES_0_2_1_3));
-    return (widened){ { widen(shift_left(word, imm(8))), widen(word) } };
 }
 
 /* One atom's B of two pairs of numbers. (WORDS,1,1) */
@@ -85,12 +63,18 @@ void attention_decode_multiply_narrow_keys(const decode_kernel *k, val slot)
         ldmatrix_B(&k->mma, local_tile(sK, shape(bn, STEP), coord(0, at % k->d.chunk / STEP)), lane(), rK);
         for (int half = 0; half < 2; half++)
             for (int n = 0; n < bn / 8; n++) {
-                const widened w = widen_keys(k, at(rK, half, n, 0));
+                const widened w = widen_word(k, at(rK, half, n, 0));
                 tensor rB = atom_of(k, w.pair[0], w.pair[1]);
                 gemm(&k->mma, local_tile(k->rQ, shape(4, atoms, 1), coord(0, 0, 2 * at / STEP + half)), rB,
                      local_tile(k->scores, shape(4, atoms, 1), coord(0, 0, n)), yes());
             }
     }
+}
+
+/* A word of two keys: those of one column, then of the next. */
+static widened widen_columns(const decode_kernel *k, val word)
+{
+    return widen_word(k, permute_bytes(word, imm_as(U32, 0), imm_as(U32, BYTES_0_2_1_3)));
 }
 
 /* Subtile i of the columns by 16 keys, the j-th: of each word the even columns, then the odd ones. */

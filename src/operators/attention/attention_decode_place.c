@@ -106,13 +106,6 @@ static void go_to_next_split(decode_place *at)
     assign(at->batch, select(is_last_head, add(at->batch, imm(1)), at->batch));
 }
 
-/* ptxas sees that lanes have equal numbers. */
-static val steps_of(const decode_place *at, int step)
-{
-    val count = sub(max(at->to, at->from), at->from);
-    return shuffle(div(add(count, imm(step - 1)), imm(step)), imm(0));
-}
-
 void attention_decode_for_share(decode_place *at, int split, int step, void (*each)(void *of), void *of)
 {
     const val own = variable(U32, imm_as(U32, 0));
@@ -130,7 +123,9 @@ void attention_decode_for_share(decode_place *at, int split, int step, void (*ea
         attention_decode_find_keys(at, split);
         at->before = sub(number, begin);
         at->after = sub(end, number);
-        at->steps = steps_of(at, step);
+        const val keys = sub(max(at->to, at->from), at->from);
+        at->steps =
+            shuffle(div(add(keys, imm(step - 1)), imm(step)), imm(0)); // ptxas sees that lanes have equal numbers
         each(of);
         assign(at->done, add(at->done, at->steps));
         go_to_next_split(at);

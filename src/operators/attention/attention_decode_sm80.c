@@ -130,20 +130,18 @@ static void describe_memory(decode_kernel *k)
 static void describe_scales(decode_kernel *k)
 {
     const attention_decode_values *p = &k->place.p;
-    double raised[ATTENTION_TENSORS];
+    const double raised = k->cfg->convert ? 1 : 0x1p8;
     k->exponent = p->exponent;
     k->factor = p->factor;
     if (k->packed == 1)
         return;
-    for (int which = ATTENTION_K; which <= ATTENTION_V; which++) {
-        raised[which] = attention_decode_converts(k->cfg, which) ? 1 : 0x1p8;
+    for (int which = ATTENTION_K; which <= ATTENTION_V; which++)
         k->scale[which] = at(gmem_vector(p->scales[which], F32, p->kv_heads), k->place.kv_head);
-    }
     val *const of_products = k->place.form.softcap ? &k->factor : &k->exponent;
-    *of_products = mul(*of_products, mul(abs(k->scale[ATTENTION_K]), immf(raised[ATTENTION_K])));
+    *of_products = mul(*of_products, mul(abs(k->scale[ATTENTION_K]), immf(raised)));
     val sign = bit_and(bitcast(U32, k->scale[ATTENTION_K]), imm_as(U32, 0x80000000));
     k->signs = bit_or(sign, shift_right(sign, imm(16)));
-    k->value_scale = mul(k->scale[ATTENTION_V], immf(raised[ATTENTION_V]));
+    k->value_scale = mul(k->scale[ATTENTION_V], immf(raised));
 }
 
 /* Of the rows of an atom the first eight, where there are no others: (MMA,1,MMA_N). */

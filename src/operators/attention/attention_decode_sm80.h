@@ -66,8 +66,5 @@ void attention_decode_append(const decode_kernel *k, val start, val slot);
 void attention_decode_multiply_narrow_keys(const decode_kernel *k, val slot);
 void attention_decode_multiply_narrow_values(const decode_kernel *k, val slot);
 
-/* Does an instruction widen 8-bit keys or values, else logic, whose results are too small by 2^8? */
-bool attention_decode_converts(const attention_decode_sm80_config *config, int which);
-
 /* Queries of bf16 become f16; row_unit becomes the factor for their scores. */
 void attention_decode_queries_to_f16(decode_kernel *k);

@@ -7,8 +7,10 @@ enum { COLUMNS = 32 }; // of O that a thread holds at once
 
 /* What gradients have, too */
 
-naive_problem attention_naive_problem(const attention_form *form)
+naive_problem attention_naive_begin(const attention_naive_config *cfg)
 {
+    const attention_form *form = &cfg->form;
+    launch_bounds(cfg->threads, 0);
     naive_problem g = { .form = form, .p = params_of(attention) };
     const attention_values *p = &g.p;
     g.q = convert(I64, p->q);
@@ -22,6 +24,9 @@ naive_problem attention_naive_problem(const attention_form *form)
     val rows = form->ragged ? convert(I64, p->q_total) : g.q;
     g.gLse =
         gmem_tensor(p->lse, F32, make_layout(shape(p->all_heads, p->heads, rows), stride(mul(g.heads, rows), rows, 1)));
+    grid_wait();
+    launch_dependents();
+    g.row = add(mul(convert(I64, cta_x()), imm(cfg->threads)), convert(I64, thread()));
     return g;
 }
 
@@ -44,9 +49,9 @@ static naive_problem of_sequence(const naive_problem *all, val number)
     return g;
 }
 
-void attention_naive_at(const naive_problem *all, val row, bool is_key, naive_of_token *of_token)
+void attention_naive_at(const naive_problem *all, bool is_key, naive_of_token *of_token)
 {
-    val tokens = is_key ? all->kv : all->q, token = rem(row, tokens), every = div(row, tokens);
+    val tokens = is_key ? all->kv : all->q, token = rem(all->row, tokens), every = div(all->row, tokens);
     val heads = is_key ? div(all->heads, convert(I64, all->p.group)) : all->heads;
     val head = rem(every, heads), batch = div(every, heads);
     if (!all->form->ragged) {
@@ -160,13 +165,8 @@ static void of_query(const naive_problem *g, val batch, val head, val i)
 
 void attention_naive(const void *config, int kernel)
 {
-    const attention_naive_config *cfg = config;
     (void)kernel;
-    launch_bounds(cfg->threads, 0);
-    const naive_problem g = attention_naive_problem(&cfg->form);
-    grid_wait();
-    launch_dependents();
-    val row = add(mul(convert(I64, cta_x()), imm(cfg->threads)), convert(I64, thread()));
-    IF(lt(row, mul(convert(I64, g.p.all_heads), g.q)))
-        attention_naive_at(&g, row, false, of_query);
+    const naive_problem g = attention_naive_begin(config);
+    IF(lt(g.row, mul(convert(I64, g.p.all_heads), g.q)))
+        attention_naive_at(&g, false, of_query);
 }

@@ -11,14 +11,16 @@ typedef struct naive_problem {
     tensor gX[ATTENTION_TENSORS], gGradient[ATTENTION_TENSORS];
     score_mask mask; // (BATCH,HEADS,Q,KV)
     tensor gLse;     // (BATCH,HEADS,Q)
+    val row;         // this thread's, of those of all heads
     val sequence;    // its number, if ragged: the tensors are those of it, of one batch
 } naive_problem;
 
-naive_problem attention_naive_problem(const attention_form *form);
+/* The beginning of a kernel. */
+naive_problem attention_naive_begin(const attention_naive_config *config);
 
-/* Calls of_token() for row `row` of all heads of queries or keys, unless it is past the end of its sequence. */
+/* Calls of_token() for this thread's row of all heads of queries or keys, unless it is past the end of its sequence. */
 typedef void naive_of_token(const naive_problem *g, val batch, val head, val token);
-void attention_naive_at(const naive_problem *all, val row, bool is_key, naive_of_token *of_token);
+void attention_naive_at(const naive_problem *all, bool is_key, naive_of_token *of_token);
 
 /* The keys that a query sees. */
 typedef struct naive_keys {

@@ -132,17 +132,12 @@ static void of_sink(const naive_problem *g, val head)
 void attention_naive_backward(const void *config, int kernel)
 {
     enum { OF_QUERIES, OF_KEYS, OF_SINKS };
-    const attention_naive_config *cfg = config;
-    launch_bounds(cfg->threads, 0);
-    const naive_problem g = attention_naive_problem(&cfg->form);
-    grid_wait();
-    launch_dependents();
-    val row = add(mul(convert(I64, cta_x()), imm(cfg->threads)), convert(I64, thread()));
+    const naive_problem g = attention_naive_begin(config);
     val heads = convert(I64, g.p.all_heads);
     const val rows[] = { mul(heads, g.q), mul(div(heads, convert(I64, g.p.group)), g.kv), g.heads };
-    IF(lt(row, rows[kernel]))
+    IF(lt(g.row, rows[kernel]))
         if (kernel == OF_SINKS)
-            of_sink(&g, row);
+            of_sink(&g, g.row);
         else
-            attention_naive_at(&g, row, kernel == OF_KEYS, kernel == OF_KEYS ? of_key : of_query);
+            attention_naive_at(&g, kernel == OF_KEYS, kernel == OF_KEYS ? of_key : of_query);
 }

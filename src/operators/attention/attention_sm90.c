@@ -52,6 +52,14 @@ static bool is_lazy(const attention_sm90_config *c)
     return c->form.dv > 128 && !c->single;
 }
 
+void attention_sm90_advance_queries(const sm90_kernel *k, pipeline_state *q)
+{
+    if (k->cfg->queries == 1)
+        assign(q->parity, bit_xor(q->parity, imm(1)));
+    else
+        pipeline_advance_by(q, imm(k->cfg->consumers));
+}
+
 /* O as it is stored: two chunks at a time. */
 static columns staged_columns(columns dv)
 {
@@ -70,7 +78,8 @@ int64_t attention_sm90_smem(const attention_sm90_config *c)
 {
     columns d = attention_columns_of(c->form.d), dv = attention_columns_of(c->form.dv);
     int64_t q = attention_columns_bytes(d, ROWS), o = attention_columns_bytes(staged_columns(dv), ROWS);
-    return c->consumers * (q + o) + c->slots * slot_bytes(c) + 16 * (int64_t)(c->slots + c->consumers) +
+    const int64_t tiles = c->consumers * c->queries;
+    return tiles * q + c->consumers * o + c->slots * slot_bytes(c) + 16 * (c->slots + tiles) +
            (c->draw ? scheduler_bytes(FETCHES) : 0);
 }
 
@@ -79,13 +88,14 @@ static void describe_shared_memory(sm90_kernel *k)
     const attention_sm90_config *cfg = k->cfg;
     ckl_dtype dtype = k->form->dtype;
     int64_t slot = slot_bytes(cfg) / 2;
-    k->sQ = attention_chunks("Q", dtype, k->d, ROWS, cfg->consumers);
+    const int queries = cfg->consumers * cfg->queries;
+    k->sQ = attention_chunks("Q", dtype, k->d, ROWS, queries);
     tensor sRing = smem_tensor("K and V", dtype, make_layout(shape(slot, cfg->slots), stride(1, slot)), 1024);
     k->sK = tensor_with_layout(sRing, attention_chunks_apart(dtype, k->d, cfg->tile_n, cfg->slots, slot));
     k->sV = tensor_with_layout(sRing, attention_chunks_apart(dtype, k->dv, cfg->tile_n, cfg->slots, slot));
     k->sO = attention_chunks("O", dtype, staged_columns(k->dv), ROWS, cfg->consumers);
     const int releases = cfg->old ? WARPGROUP / 32 : 1; // of a consumer: release()
-    k->q = make_pipeline("Q barriers", cfg->consumers, 1, releases);
+    k->q = make_pipeline("Q barriers", queries, 1, releases);
     k->ring = make_pipeline("ring", cfg->slots, 1, cfg->consumers * releases);
     if (cfg->draw)
         k->scheduler = make_dynamic_scheduler("tiles", k->p.counter, k->p.tiles, grid_x(), 1, FETCHES);
@@ -125,6 +135,13 @@ static void initialise(const sm90_kernel *k)
 
 /* Consumers */
 
+/* What its next scores are of: the tile of Q that it is at. */
+static void find_queries(const sm90_kernel *k, consumer_role *c)
+{
+    const val at = k->cfg->queries == 1 ? c->index : shuffle(c->q.stage, imm(0));
+    c->keys = attention_score_operands_of(&c->qk, k->d, k->sQ, at, k->sK);
+}
+
 static consumer_role describe_consumer(const sm90_kernel *k)
 {
     const attention_sm90_config *cfg = k->cfg;
@@ -134,7 +151,6 @@ static consumer_role describe_consumer(const sm90_kernel *k)
                         .pv = attention_warpgroup_mma(dtype, k->dv.used, "RS") };
     c.index = sub(warpgroup(), imm(1));
     c.first_thread = eq(warpgroup_thread(), imm(0));
-    c.keys = attention_score_operands_of(&c.qk, k->d, k->sQ, c.index, k->sK);
     c.tCrV = descriptors_B(&c.pv, attention_transposed_chunks(k->sV, k->dv));
     c.scores = fragment_C(&c.qk, ROWS, bn);
     c.out = fragment_C(&c.pv, ROWS, k->dv.used);
@@ -151,7 +167,10 @@ static consumer_role describe_consumer(const sm90_kernel *k)
             c.limit[r] = variable(F32, immf(0));
     c.tiles = cfg->parts ? select(eq(c.index, imm(0)), k->tiles, k->whole) : k->tiles;
     c.at = consumer_state(&k->ring);
-    c.q = (pipeline_state){ c.index, variable(U32, imm(0)), cfg->consumers };
+    c.q = (pipeline_state){ c.index, variable(U32, imm(0)), k->q.stages };
+    if (cfg->queries > 1)
+        c.q.stage = variable(U32, c.index);
+    find_queries(k, &c);
     return c;
 }
 
@@ -242,7 +261,7 @@ static void attend(const sm90_kernel *k, consumer_role *c, const tile *t, val ke
     release(k, c, &k->ring, keys);
     key_walk w = attention_key_walk_begin(&c->custom, &k->grid, t);
     if (k->cfg->single)
-        release(k, c, &k->q, c->index);
+        release(k, c, &k->q, c->q.stage);
     fill(c->out, immf(0));
     attention_sm90_weigh_first(k, c, &w);
     accumulators_to_A(c->scores, k->form->dtype, c->weights);
@@ -254,9 +273,8 @@ static void attend(const sm90_kernel *k, consumer_role *c, const tile *t, val ke
             attention_key_walk_advance(&w);
             step(k, c, &w);
         }
-        release(k, c, &k->q, c->index);
+        release(k, c, &k->q, c->q.stage);
     }
-    assign(c->q.parity, bit_xor(c->q.parity, imm(1)));
 }
 
 /* Stores O through the staging buffers by TMA, a chunk at a time. */
@@ -303,6 +321,8 @@ static void consume_tiles(const sm90_kernel *k, consumer_role *c, walk *w)
     attention_issue_scores(&c->qk, &c->keys, keys, c->scores);
     FOREVER {
         const tile t = attention_sm90_tile_of(k, w->number);
+        if (k->cfg->queries > 1)
+            find_queries(k, c);
         attend(k, c, &t, keys);
         val values = take_slot(c);
         mma_fence();
@@ -310,6 +330,7 @@ static void consume_tiles(const sm90_kernel *k, consumer_role *c, walk *w)
         attention_sm90_next_tile(k, w, false);
         val is_next = lt(w->number, k->tiles), more = k->cfg->parts ? lt(w->number, c->tiles) : is_next;
         IF(is_next) {
+            attention_sm90_advance_queries(k, &c->q);
             pipeline_wait_full(&k->q, &c->q);
             pipeline_wait_full(&k->ring, &c->at);
         }
@@ -319,6 +340,8 @@ static void consume_tiles(const sm90_kernel *k, consumer_role *c, walk *w)
                 pipeline_advance(&c->at);
         } else
             pipeline_advance(&c->at);
+        if (k->cfg->queries > 1)
+            find_queries(k, c);
         mma_fence();
         attention_issue_scores(&c->qk, &c->keys, keys, c->scores);
         mma_wait(1);
@@ -344,8 +367,8 @@ static void let_pass(const sm90_kernel *k, consumer_role *c, walk *w)
         BREAK_IF(ge(w->number, k->tiles));
         const tile t = attention_sm90_tile_of(k, w->number);
         pipeline_wait_full(&k->q, &c->q);
-        release(k, c, &k->q, c->index);
-        assign(c->q.parity, bit_xor(c->q.parity, imm(1)));
+        release(k, c, &k->q, c->q.stage);
+        attention_sm90_advance_queries(k, &c->q);
         pass_slots(k, c);
         LOOP_FROM(block, add(t.first, imm(1)), t.end, imm(1)) {
             begin_turn(k, c);

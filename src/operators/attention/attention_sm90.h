@@ -13,10 +13,10 @@ typedef struct sm90_kernel {
     attention_values p;
     columns d, dv;
     tma_copy tmaQ, tmaK, tmaV, tmaO;
-    tensor sQ;     // (ROWS,CHUNK,CHUNKS,CONSUMERS)
+    tensor sQ;     // (ROWS,CHUNK,CHUNKS,CONSUMERS*BUFFERS)
     tensor sK, sV; // (BN,CHUNK,CHUNKS,SLOTS), in the same memory
     tensor sO;     // (ROWS,CHUNK,BUFFERS,CONSUMERS)
-    pipeline q;    // a stage for each consumer
+    pipeline q;    // a stage for each tile of Q
     pipeline ring;
     dynamic_scheduler scheduler;
     tile_grid grid;
@@ -43,6 +43,9 @@ typedef struct consumer_role {
     custom_score custom;        // in the tile's head
     pipeline_state at, q;
 } consumer_role;
+
+/* Steps on to the next tile of Q, of the consumer or, for the producer, of the first one. */
+void attention_sm90_advance_queries(const sm90_kernel *k, pipeline_state *q);
 
 /* Its queries of a tile. */
 tile_rows attention_sm90_rows_of(const sm90_kernel *k, const consumer_role *c, const tile *t);

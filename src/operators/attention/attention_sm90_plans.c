@@ -126,6 +126,8 @@ static ckl_status choose_sm90(const void *desc, const ckl_device_info *device, v
     c->draw = c->form.right && attention_tiles_of(d, c->consumers * ATTENTION_ROWS) > c->ctas * device->sm_count;
     c->parts = c->consumers > 1 && !c->single && !c->draw && !attention_score_has_blocks(d->score) &&
                has_parts(d, device, c->consumers);
+    // memory's latency is longer than one block; of wide heads and for several CTAs there is no room
+    c->queries = c->single && c->ctas == 1 && d->d <= 128 ? 2 : 1;
     for (c->slots = SLOTS_MAX; c->slots > SLOTS_MIN && attention_sm90_smem(c) > device->smem_per_cta_bytes / c->ctas;)
         c->slots--;
     return CKL_OK;
@@ -159,8 +161,9 @@ static ckl_status admit_sm90(const void *desc, const ckl_device_info *device, co
     if (c->parts && (c->consumers == 1 || c->single || c->draw || attention_score_has_blocks(d->score)))
         FAIL(CKL_UNSUPPORTED, "attention sm90: parts=1 is for several consumers, neither single nor drawn, and "
                               "scores that skip no blocks");
-    if (c->slots < SLOTS_MIN)
-        FAIL(CKL_INVALID, "attention sm90: slots=%d is less than %d", c->slots, SLOTS_MIN);
+    if (c->slots < SLOTS_MIN || c->queries < 1 || c->queries > 2)
+        FAIL(CKL_INVALID, "attention sm90: slots=%d is less than %d, or queries=%d neither 1 nor 2", c->slots,
+             SLOTS_MIN, c->queries);
     TRY(attention_check_smem("attention", "sm90", device, attention_sm90_smem(c)));
     return attention_check_tiles("sm90", attention_tiles_of(d, c->consumers * ATTENTION_ROWS));
 }

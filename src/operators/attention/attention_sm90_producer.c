@@ -59,29 +59,30 @@ static void load_block(const sm90_kernel *k, pipeline_state *ring, const tile_so
     pipeline_advance(ring);
 }
 
-static void load_queries(const sm90_kernel *k, val parity, const tile_source *from)
+static void load_queries(const sm90_kernel *k, const pipeline_state *q, const tile_source *from)
 {
     const sequence *s = &from->t->s;
     for (int w = 0; w < k->cfg->consumers; w++) {
         const val row = add(from->t->row, imm(w * ROWS));
         const tile_box at = attention_box_of(k->form->ragged, s->q_at, s->q, row, &from->queries);
-        pipeline_state stage = { imm_as(U32, w), parity, k->cfg->consumers };
+        const pipeline_state stage = { add(q->stage, imm(w)), q->parity, q->stages };
         pipeline_wait_empty(&k->q, &stage);
         IF(elect()) {
             pipeline_expect(&k->q, &stage, imm((int)attention_columns_bytes(k->d, ROWS)));
-            attention_load_chunks(&k->tmaQ, slice(k->sQ, _, _, _, w), &at, pipeline_full_barrier(&k->q, &stage));
+            attention_load_chunks(&k->tmaQ, slice(k->sQ, _, _, _, stage.stage), &at,
+                                  pipeline_full_barrier(&k->q, &stage));
         }
     }
 }
 
-static void load_tile(const sm90_kernel *k, pipeline_state *ring, val q_parity, const tile *t)
+static void load_tile(const sm90_kernel *k, pipeline_state *ring, const pipeline_state *q, const tile *t)
 {
     custom_score custom = attention_custom_score_of(k->form, &k->p, t->head);
     key_walk w = attention_key_walk_begin(&custom, &k->grid, t);
     tile_source from = { .t = t, .queries = attention_place_of(&k->grid, t->head, false) };
     from.keys = (tile_place){ div(from.queries.head, k->p.group), from.queries.batch };
     load_block(k, ring, &from, ATTENTION_K, w.block);
-    load_queries(k, q_parity, &from);
+    load_queries(k, q, &from);
     if (!k->cfg->single)
         FOREVER {
             attention_key_walk_look(&w);
@@ -98,15 +99,16 @@ void attention_sm90_produce(const sm90_kernel *k)
     if (k->cfg->consumers > 1 || k->cfg->ctas > 1)
         warpgroup_reg_dealloc(PRODUCER_REGISTERS[k->cfg->consumers]);
     IF(eq(warp(), imm(0))) {
-        pipeline_state ring = producer_state(&k->ring);
-        val q_parity = variable(U32, imm(1));
+        pipeline_state ring = producer_state(&k->ring), q = producer_state(&k->q);
+        if (k->cfg->queries == 1)
+            q.stage = imm_as(U32, 0);
         walk w = attention_sm90_walk();
         FOREVER {
             attention_sm90_next_tile(k, &w, true);
             BREAK_IF(ge(w.number, k->tiles));
             tile t = attention_sm90_tile_of(k, w.number);
-            load_tile(k, &ring, q_parity, &t);
-            assign(q_parity, bit_xor(q_parity, imm(1)));
+            load_tile(k, &ring, &q, &t);
+            attention_sm90_advance_queries(k, &q);
         }
     }
 }

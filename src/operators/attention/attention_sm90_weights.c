@@ -72,7 +72,7 @@ static void score_again(const sm90_kernel *k, consumer_role *c, val slot)
     fill(c->scores, immf(0));
     for (int i = 0; i < k->d.chunks; i++) {
         const int left = k->d.used - i * k->d.chunk, width = left < k->d.chunk ? left : k->d.chunk;
-        tensor sQ = slice(k->sQ, _, _, i, c->index), sK = slice(k->sK, _, _, i, slot); // (ROWS,CHUNK), (BN,CHUNK)
+        tensor sQ = slice(k->sQ, _, _, i, c->q.stage), sK = slice(k->sK, _, _, i, slot); // (ROWS,CHUNK), (BN,CHUNK)
         LOOP(l, imm(width)) {
             val q[ONLINE_ROWS_MAX];
             for (int r = 0; r < c->rows.count; r++)
