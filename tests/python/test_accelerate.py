@@ -13,6 +13,7 @@ if not missing:
     import torch.nn.functional as F
 
     import cutekernellib.torch as ckl
+    from cutekernellib.torch import _modules, _registry
 
 try:
     import transformers
@@ -108,8 +109,6 @@ class GatedMLP(torch.nn.Module if not missing else object):
 
 def as_on_a_gpu():
     """A context in which tensors of the host, too, go as calls do that neither a trace nor anything else wants to see."""
-    from cutekernellib.torch import _registry
-
     def way(name, *tensors, **_):
         if torch.compiler.is_compiling():
             return getattr(_registry.registered, name)
@@ -121,8 +120,6 @@ def as_on_a_gpu():
 
 def names_of_calls(names):
     """A context in which the operators called are added to a list."""
-    from cutekernellib.torch import _registry
-
     way = _registry.way
     return unittest.mock.patch.object(
         _registry, "way", lambda name, *tensors, **options: names.append(name) or way(name, *tensors, **options)
@@ -232,8 +229,6 @@ class Accelerate(unittest.TestCase):
 
     def test_blocks_without_a_kernel_for_the_gradient_go_by_parts(self):
         """On other GPUs than Hopper: attention's is torch's then. ConvNeXt's have no attention."""
-        from cutekernellib.torch import _modules
-
         for name, model, x in self.small_models():
             names, report = [], ckl.accelerate(model, host=True, quiet=True)
             with names_of_calls(names), unittest.mock.patch.object(_modules, "has_gradient", lambda *_: False):
@@ -248,7 +243,8 @@ class Accelerate(unittest.TestCase):
     def small_models(self):
         """Of two blocks, and inputs."""
         if transformers:
-            for name, model in ("gpt2", gpt2(n_layer=2, use_cache=False)), ("llama", llama(num_hidden_layers=2, use_cache=False)):
+            models = ("gpt2", gpt2(n_layer=2, use_cache=False)), ("llama", llama(num_hidden_layers=2, use_cache=False))
+            for name, model in models:
                 yield name, model.to(device, torch.bfloat16), torch.randint(20, (2, 5), device=device)
         if timm:
             for name, model in ("vit", vit(2)), ("convnext", convnext()):
