@@ -13,7 +13,6 @@
 #include "emulated_device.h"
 #include "lab/case.h"
 #include "operators/operators.h"
-#include "plan/cache.h"
 #include "plan/desc.h"
 #include "plan/tuned.h"
 
