@@ -346,9 +346,11 @@ TEST(closes_its_file)
     text_free(&content);
 }
 
-/* Every line that is built in is one, and its device takes it. */
+/* Every line that is built in is one, its device takes it, and its problem gets it. */
 TEST(shipped)
 {
+    unsetenv("CKL_TUNED");
+    tuned_forget();
     for (int i = 0; tuned_shipped[i]; i++) {
         arena memory = { 0 };
         problem_line split;
@@ -365,6 +367,12 @@ TEST(shipped)
         if (status != CKL_OK)
             print_error("%s: %s\n", tuned_shipped[i], ckl_error());
         assert_ok(status);
+        text origin = { 0 };
+        char wanted[64];
+        snprintf(wanted, sizeof wanted, "built-in table:%d", i + 1);
+        assert_ok(plan_origin(ckl_device_properties(device), test->op, entry.desc, &memory, &origin));
+        assert_string_equal(text_data(&origin), wanted);
+        text_free(&origin);
         arena_clear(&memory);
     }
 }
