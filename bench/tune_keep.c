@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "bench/tune.h"
-#include "plan/cache.h"
+#include "plan/desc.h"
 #include "plan/tuned.h"
 
 /* The problem that is kept: lines of the same one go. */

@@ -33,58 +33,7 @@ static int64_t number(const layout_value *value)
     return static_leaf(value->tuple);
 }
 
-/* Functions: arguments have been converted to the kinds that their row of the table asks for. */
-
-#define OF_LAYOUT(function)                                     \
-    static layout_value call_##function(const layout_value *in) \
-    {                                                           \
-        return of_layout(function(in[0].layout));               \
-    }
-#define NUMBER_OF_LAYOUT(function)                              \
-    static layout_value call_##function(const layout_value *in) \
-    {                                                           \
-        return of_number(function(in[0].layout));               \
-    }
-#define OF_TWO_LAYOUTS(function)                                \
-    static layout_value call_##function(const layout_value *in) \
-    {                                                           \
-        return of_layout(function(in[0].layout, in[1].layout)); \
-    }
-#define DIVIDE(function)                                                                           \
-    static layout_value call_##function(const layout_value *in)                                    \
-    {                                                                                              \
-        if (in[1].kind != VALUE_TILER)                                                             \
-            return of_layout(function(in[0].layout, in[1].layout));                                \
-        return evenly_divided(&in[0], function##_by_mode(in[0].layout, in[1].count, in[1].tiler)); \
-    }
-
-/* Kernels may tile past the end of a mode; the calculator's user more likely made a mistake. */
-static layout_value evenly_divided(const layout_value *dividend, layout divided)
-{
-    if (!ir_failed() && static_size(divided) != static_size(dividend->layout))
-        no_layout("divide", "is not divided by the tiler: a tile does not divide its mode", 1, &dividend->layout);
-    return of_layout(divided);
-}
-
-NUMBER_OF_LAYOUT(static_size)
-NUMBER_OF_LAYOUT(cosize)
-NUMBER_OF_LAYOUT(rank)
-NUMBER_OF_LAYOUT(depth)
-OF_LAYOUT(coalesce)
-OF_LAYOUT(flatten)
-OF_LAYOUT(right_inverse)
-OF_LAYOUT(left_inverse)
-DIVIDE(logical_divide)
-DIVIDE(zipped_divide)
-DIVIDE(tiled_divide)
-DIVIDE(flat_divide)
-OF_TWO_LAYOUTS(logical_product)
-OF_TWO_LAYOUTS(zipped_product)
-OF_TWO_LAYOUTS(tiled_product)
-OF_TWO_LAYOUTS(flat_product)
-OF_TWO_LAYOUTS(blocked_product)
-OF_TWO_LAYOUTS(raked_product)
-OF_TWO_LAYOUTS(max_common_layout)
+/* What is more than a call of src/cute. Arguments have been converted to the kinds that their row asks for. */
 
 static layout_value call_composition(const layout_value *in)
 {
@@ -160,42 +109,69 @@ static layout_value call_recast(const layout_value *in)
 
 /*
  * takes: one letter an argument. L layout, T layout or tiler, X layout or swizzle, N number, C coordinate, S shape; a
- * small letter may be left out.
+ * small letter may be left out. One way of computing it is set, and by_mode beside of_two where it takes a tiler.
  */
 typedef struct function {
-    const char *name, *takes;
+    const char *name, *takes, *help;
+    int (*count)(layout a);
+    int64_t (*number)(layout a);
+    layout (*of_one)(layout a);
+    layout (*of_two)(layout a, layout b);
+    layout (*by_mode)(layout a, int count, const layout *tiler);
     layout_value (*call)(const layout_value *in);
-    const char *help;
 } function;
 
 static const function functions[] = {
-    { "size", "L", call_static_size, "number of coordinates" },
-    { "cosize", "L", call_cosize, "1 + the largest index" },
-    { "rank", "L", call_rank, "number of top modes" },
-    { "depth", "L", call_depth, "levels of nesting" },
-    { "mode", "LN", call_mode, "top mode i of a layout" },
-    { "coalesce", "L", call_coalesce, "the same function in as few modes as possible" },
-    { "flatten", "L", call_flatten, "the same modes without nesting" },
-    { "composition", "XT", call_composition, "A o B: index A(B(c)); A may be a swizzle, B a tiler <b0,b1>" },
-    { "complement", "Ln", call_complement, "what L leaves out below n (cosize(L) if left out)" },
-    { "right_inverse", "L", call_right_inverse, "R with L(R(i)) = i" },
-    { "left_inverse", "L", call_left_inverse, "R with R(L(i)) = i" },
-    { "logical_divide", "LT", call_logical_divide, "(tile,rest), per mode if the tile is a tiler <a,b>" },
-    { "zipped_divide", "LT", call_zipped_divide, "((tile...),(rest...))" },
-    { "tiled_divide", "LT", call_tiled_divide, "((tile...),rest...)" },
-    { "flat_divide", "LT", call_flat_divide, "(tile...,rest...)" },
-    { "logical_product", "LL", call_logical_product, "(block,repetitions)" },
-    { "zipped_product", "LL", call_zipped_product, "((block...),(repetitions...))" },
-    { "tiled_product", "LL", call_tiled_product, "((block...),repetitions...)" },
-    { "flat_product", "LL", call_flat_product, "(block...,repetitions...)" },
-    { "blocked_product", "LL", call_blocked_product, "modes joined, blocks side by side" },
-    { "raked_product", "LL", call_raked_product, "modes joined, blocks interleaved" },
-    { "tile_to_shape", "LS", call_tile_to_shape, "a block repeated to fill a shape" },
-    { "crd2idx", "CL", call_crd2idx, "index of a coordinate" },
-    { "idx2crd", "NL", call_idx2crd, "coordinate of a linear index in the shape" },
-    { "recast", "LNN", call_recast, "elements of the first bits seen as elements of the second" },
-    { "max_common_layout", "LL", call_max_common_layout, "longest vector that two layouts share" },
+    { "size", "L", "number of coordinates", .number = static_size },
+    { "cosize", "L", "1 + the largest index", .number = cosize },
+    { "rank", "L", "number of top modes", .count = rank },
+    { "depth", "L", "levels of nesting", .count = depth },
+    { "mode", "LN", "top mode i of a layout", .call = call_mode },
+    { "coalesce", "L", "the same function in as few modes as possible", .of_one = coalesce },
+    { "flatten", "L", "the same modes without nesting", .of_one = flatten },
+    { "composition", "XT", "A o B: index A(B(c)); A may be a swizzle, B a tiler <b0,b1>", .call = call_composition },
+    { "complement", "Ln", "what L leaves out below n (cosize(L) if left out)", .call = call_complement },
+    { "right_inverse", "L", "R with L(R(i)) = i", .of_one = right_inverse },
+    { "left_inverse", "L", "R with R(L(i)) = i", .of_one = left_inverse },
+    { "logical_divide", "LT", "(tile,rest), per mode if the tile is a tiler <a,b>", .of_two = logical_divide,
+      .by_mode = logical_divide_by_mode },
+    { "zipped_divide", "LT", "((tile...),(rest...))", .of_two = zipped_divide, .by_mode = zipped_divide_by_mode },
+    { "tiled_divide", "LT", "((tile...),rest...)", .of_two = tiled_divide, .by_mode = tiled_divide_by_mode },
+    { "flat_divide", "LT", "(tile...,rest...)", .of_two = flat_divide, .by_mode = flat_divide_by_mode },
+    { "logical_product", "LL", "(block,repetitions)", .of_two = logical_product },
+    { "zipped_product", "LL", "((block...),(repetitions...))", .of_two = zipped_product },
+    { "tiled_product", "LL", "((block...),repetitions...)", .of_two = tiled_product },
+    { "flat_product", "LL", "(block...,repetitions...)", .of_two = flat_product },
+    { "blocked_product", "LL", "modes joined, blocks side by side", .of_two = blocked_product },
+    { "raked_product", "LL", "modes joined, blocks interleaved", .of_two = raked_product },
+    { "tile_to_shape", "LS", "a block repeated to fill a shape", .call = call_tile_to_shape },
+    { "crd2idx", "CL", "index of a coordinate", .call = call_crd2idx },
+    { "idx2crd", "NL", "coordinate of a linear index in the shape", .call = call_idx2crd },
+    { "recast", "LNN", "elements of the first bits seen as elements of the second", .call = call_recast },
+    { "max_common_layout", "LL", "longest vector that two layouts share", .of_two = max_common_layout },
 };
+
+/* Kernels may tile past the end of a mode; the calculator's user more likely made a mistake. */
+static layout divide_evenly(const function *f, const layout_value *in)
+{
+    layout a = in[0].layout;
+    layout divided = in[1].kind == VALUE_TILER ? f->by_mode(a, in[1].count, in[1].tiler) : f->of_two(a, in[1].layout);
+    if (in[1].kind == VALUE_TILER && !ir_failed() && static_size(divided) != static_size(a))
+        no_layout("divide", "is not divided by the tiler: a tile does not divide its mode", 1, &a);
+    return divided;
+}
+
+static layout_value compute(const function *f, const layout_value *in)
+{
+    layout a = in[0].layout;
+    if (f->call)
+        return f->call(in);
+    if (f->count)
+        return of_number(f->count(a));
+    if (f->number)
+        return of_number(f->number(a));
+    return of_layout(f->of_one ? f->of_one(a) : f->by_mode ? divide_evenly(f, in) : f->of_two(a, in[1].layout));
+}
 
 bool layout_function(int i, const char **name, const char **help)
 {
@@ -314,7 +290,7 @@ static bool read_call(literal_reader *r, layout_value *out)
         return read_fail(r, ", or ) is missing");
     if (isupper((unsigned char)f->takes[count]))
         return read_fail(&begin, "%s: argument %d, %s, is missing", word, count + 1, letter_text(f->takes[count]));
-    *out = f->call(in);
+    *out = compute(f, in);
     return !ir_failed();
 }
 

@@ -176,6 +176,23 @@ TEST(names)
     assert_string_equal(ptx_mode_text((ir_op)(IR_COMPARE - 1), IR_SREG_COUNT), "");
 }
 
+/* A kernel keeps the names that it is given, whatever becomes of their memory. */
+TEST(names_are_copied)
+{
+    char name[] = "before";
+    ir_kernel *kernel = NULL;
+    ir_describe_begin(name, IR_SM80);
+    ir_scalar_param(IR_U32, name);
+    ir_add_ring(name, ir_smem_alloc(name, 8, 8), 8, 1);
+    memset(name, 'x', strlen(name));
+    assert_ok(ir_describe_end(&kernel));
+    assert_string_equal(kernel->name, "before");
+    assert_string_equal(kernel->params[0].name, "before");
+    assert_string_equal(kernel->smem[0].name, "before");
+    assert_string_equal(kernel->rings[0].name, "before");
+    ir_kernel_free(kernel);
+}
+
 /* Something of each: parameters, shared memory, blocks, constants, lists of registers, attributes, lines. */
 static void describe_listing(void)
 {

@@ -9,7 +9,7 @@
 #include "cutekernellib/cutekernellib.h"
 #include "lab/clock.h"
 #include "operators/operators.h"
-#include "plan/cache.h"
+#include "plan/desc.h"
 
 TEST(sharing)
 {

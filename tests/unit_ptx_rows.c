@@ -117,11 +117,6 @@ static void special(void)
 
 /* Memory */
 
-static int bytes_of(ir_type type)
-{
-    return type < CKL_DTYPE_COUNT ? (int)ckl_dtype_bytes(type) : ir_type_bytes(type);
-}
-
 static void load(ir_space space, ir_cache cache, ir_type type, int n, int64_t offset)
 {
     val v[4];
@@ -141,7 +136,7 @@ static void store(ir_space space, ir_cache cache, ir_type type, int n, int64_t o
 static void memory(void)
 {
     for (int type = 1; type < IR_TYPE_COUNT; type++)
-        for (int n = 1; n <= 4 && n * bytes_of((ir_type)type) <= 16 && ir_rule_of(IR_LD)->types & TYPE_SET(type);
+        for (int n = 1; n <= 4 && n * ir_memory_bytes((ir_type)type) <= 16 && ir_rule_of(IR_LD)->types & TYPE_SET(type);
              n *= 2) {
             LINE((load(IR_GLOBAL, IR_CACHE_DEFAULT, (ir_type)type, n, 0), 0));
             LINE((store(IR_GLOBAL, IR_CACHE_DEFAULT, (ir_type)type, n, 0), 0));

@@ -13,11 +13,12 @@
 #include "emulated_device.h"
 #include "lab/case.h"
 #include "operators/operators.h"
-#include "plan/cache.h"
 #include "plan/desc.h"
 #include "plan/tuned.h"
 
 #define H200 "device='NVIDIA H200' "
+#define MEASURED \
+    "gemm " H200 "m=512 n=512 k=512 a=f16 config='sm90 tile_m=64 tile_n=176 consumers=1 pingpong=0 stages=4'\n"
 
 static char folder[64], file[96], user_file[160];
 
@@ -32,6 +33,12 @@ static void use_lines(const char *lines)
 {
     write_file(file, lines);
     setenv("CKL_TUNED", file, 1);
+    tuned_forget();
+}
+
+static void use_none(void)
+{
+    setenv("CKL_TUNED", "off", 1);
     tuned_forget();
 }
 
@@ -100,8 +107,7 @@ TEST(exact)
     expect("gemm m=512 n=512 k=512 a=bf16", "sm90", 0);
     expect("gemm m=512 n=512 k=512 d=f32 lda=520", "tile_n=208", 5);
     expect("gemm m=512 n=512 k=2048", "sm90", 0);
-    setenv("CKL_TUNED", "off", 1);
-    tuned_forget();
+    use_none();
     expect("gemm m=512 n=512 k=512", "sm90", 0);
 }
 
@@ -117,8 +123,7 @@ TEST(device_names)
 /* What a caller forces is his. */
 TEST(forced)
 {
-    use_lines("gemm " H200
-              "m=512 n=512 k=512 a=f16 config='sm90 tile_m=64 tile_n=176 consumers=1 pingpong=0 stages=4'\n");
+    use_lines(MEASURED);
     test_case c;
     ckl_plan *plan;
     assert_ok(case_parse("gemm m=512 n=512 k=512 config='sm90 stages=3'", &c));
@@ -133,8 +138,7 @@ TEST(near)
 {
     text origin = { 0 };
     char lines[1024], own[512];
-    setenv("CKL_TUNED", "off", 1);
-    tuned_forget();
+    use_none();
     snprintf(own, sizeof own, "%s", config_of("gemm m=4096 n=4096 k=4000", &origin));
     snprintf(lines, sizeof lines,
              "gemm " H200 "m=4096 n=4096 k=4096 a=f16 config='%s'\n" // the cheapest but for its bands
@@ -176,8 +180,7 @@ TEST(nearest)
 {
     text origin = { 0 };
     char own[512];
-    setenv("CKL_TUNED", "off", 1);
-    tuned_forget();
+    use_none();
     snprintf(own, sizeof own, "%s", config_of("gemm m=4096 n=4096 k=4000", &origin));
     assert_says(own, "group=8");
     assert_int_equal(strncmp(group_between(own, (int64_t[]){ 4096, 4032, 4160 }, 3), "group=3", 7), 0);
@@ -233,8 +236,7 @@ TEST(bad_lines)
 /* A plan says under CKL_LOG=plan what it takes and where that stands. */
 TEST(log)
 {
-    use_lines("gemm " H200
-              "m=512 n=512 k=512 a=f16 config='sm90 tile_m=64 tile_n=176 consumers=1 pingpong=0 stages=4'\n");
+    use_lines(MEASURED);
     const capture said = capture_begin(stderr);
     setenv("CKL_LOG", "all", 1);
     ckl_plan *plan = NULL;
@@ -278,8 +280,7 @@ TEST(user_file)
         user_file,
         "gemm " H200 "m=512 n=512 k=512 a=f16 config='sm90 tile_m=64 tile_n=240 consumers=1 pingpong=0 stages=4'\n"
         "gemm " H200 "m=640 n=512 k=512 a=f16 config='sm90 tile_m=64 tile_n=208 consumers=1 pingpong=0 stages=4'\n");
-    use_lines("gemm " H200
-              "m=512 n=512 k=512 a=f16 config='sm90 tile_m=64 tile_n=176 consumers=1 pingpong=0 stages=4'\n");
+    use_lines(MEASURED);
     expect("gemm m=512 n=512 k=512", "tile_n=176", 1);
     assert_says(config_of("gemm m=640 n=512 k=512", &origin), "tile_n=208");
     unsetenv("CKL_TUNED");
@@ -345,9 +346,11 @@ TEST(closes_its_file)
     text_free(&content);
 }
 
-/* Every line that is built in is one, and its device takes it. */
+/* Every line that is built in is one, its device takes it, and its problem gets it. */
 TEST(shipped)
 {
+    unsetenv("CKL_TUNED");
+    tuned_forget();
     for (int i = 0; tuned_shipped[i]; i++) {
         arena memory = { 0 };
         problem_line split;
@@ -364,6 +367,12 @@ TEST(shipped)
         if (status != CKL_OK)
             print_error("%s: %s\n", tuned_shipped[i], ckl_error());
         assert_ok(status);
+        text origin = { 0 };
+        char wanted[64];
+        snprintf(wanted, sizeof wanted, "built-in table:%d", i + 1);
+        assert_ok(plan_origin(ckl_device_properties(device), test->op, entry.desc, &memory, &origin));
+        assert_string_equal(text_data(&origin), wanted);
+        text_free(&origin);
         arena_clear(&memory);
     }
 }

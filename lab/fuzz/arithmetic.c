@@ -294,7 +294,7 @@ void do_input_vector(program *p)
 {
     ir_at("load", 1);
     ir_type type = choose_type(p, INT8 | F8 | (REGISTERS & ~SET(IR_PRED)));
-    int bytes = type < CKL_DTYPE_COUNT ? (int)ckl_dtype_bytes(type) : ir_type_bytes(type);
+    int bytes = ir_memory_bytes(type);
     int n = 1 << choose(p, bytes >= 8 ? 2 : 3);
     val v[4];
     for (int i = 0; i < n; i++)

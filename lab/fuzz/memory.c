@@ -19,16 +19,11 @@ static const uint32_t memory_types = SET(CKL_I8) | SET(CKL_U8) | SET(CKL_BOOL) |
                                      SET(CKL_E5M2);
 static const uint32_t words = SET(CKL_I32) | SET(IR_U32) | SET(CKL_I64) | SET(IR_U64);
 
-static int bytes_of(ir_type type)
-{
-    return type < CKL_DTYPE_COUNT ? (int)ckl_dtype_bytes(type) : ir_type_bytes(type);
-}
-
 /* 1, 2 or 4 elements of at most 16 bytes. */
 static int choose_count(program *p, ir_type type)
 {
     int n = 1 << choose(p, 3);
-    return n * bytes_of(type) <= LONGEST ? n : 1;
+    return n * ir_memory_bytes(type) <= LONGEST ? n : 1;
 }
 
 static void store_some(program *p, ir_space space, ir_type type, int n, val address, int64_t offset)
@@ -55,7 +50,7 @@ void do_own_memory(program *p)
     ir_at("own_memory", 1);
     for (int i = 0; i < 2; i++) {
         ir_type type = choose_type(p, memory_types);
-        int n = choose_count(p, type), bytes = n * bytes_of(type);
+        int n = choose_count(p, type), bytes = n * ir_memory_bytes(type);
         int64_t offset = choose(p, LONGEST / bytes) * bytes;
         if (i == 0)
             store_some(p, IR_GLOBAL, type, n, p->own, offset);
@@ -131,7 +126,7 @@ void do_exchange(program *p)
 {
     ir_at("exchange", 1);
     ir_type type = choose_type(p, memory_types);
-    int n = choose_count(p, type), bytes = n * bytes_of(type);
+    int n = choose_count(p, type), bytes = n * ir_memory_bytes(type);
     val mask = ir_u32(p->threads - 1);
     val to = ir_binary(IR_XOR, p->thread, ir_u32(choose(p, p->threads)));
     val from = ir_binary(IR_AND, ir_binary(IR_ADD, p->thread, ir_u32(choose(p, p->threads))), mask);

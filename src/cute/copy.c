@@ -39,7 +39,7 @@ static bool common_order(layout memory, int64_t length, vectors *v)
 /* The longest vectors of 16 bytes or less that the memory's layout and alignment allow: powers of two. */
 static vectors widest_vectors(tensor t, int align)
 {
-    int64_t bytes = element_bytes(t.dtype), count = static_size(t.layout);
+    int64_t bytes = ir_memory_bytes(t.dtype), count = static_size(t.layout);
     layout memory = without_swizzle(t.layout); // a swizzle keeps 16 bytes together
     vectors in_order = { 16 / bytes, compact(leaf(count)) }, permuted;
     for (; in_order.length > 1; in_order.length /= 2) {
@@ -134,7 +134,7 @@ static val bulk_bytes(tensor t)
     layout all = coalesce(without_swizzle(t.layout));
     if (!is_leaf(all.shape) || !ir_is_int(all.stride->leaf, 1))
         ir_fail("bulk copy: %s is not contiguous", tensor_text(t));
-    return ir_binary(IR_MUL, ir_convert(IR_U32, size(t.layout)), ir_u32(element_bytes(t.dtype)));
+    return ir_binary(IR_MUL, ir_convert(IR_U32, size(t.layout)), ir_u32(ir_memory_bytes(t.dtype)));
 }
 
 void bulk_load(tensor gX, tensor sX, val barrier)
@@ -152,14 +152,14 @@ void bulk_store(tensor sX, tensor gX)
 /* Narrow elements that fill words travel as words, all others as they are. */
 static ir_type word_type(ckl_dtype dtype, int count)
 {
-    int64_t bytes = element_bytes(dtype);
+    int64_t bytes = ir_memory_bytes(dtype);
     return bytes < 4 && count * bytes % 4 == 0 ? CKL_I32 : dtype;
 }
 
 packed packed_registers(ckl_dtype dtype, int count)
 {
     ir_type word = word_type(dtype, count);
-    int64_t registers = count * element_bytes(dtype) / element_bytes(word);
+    int64_t registers = count * ir_memory_bytes(dtype) / ir_memory_bytes(word);
     return (packed){ fragment(word, compact(leaf(registers))), dtype, count };
 }
 
@@ -179,7 +179,7 @@ static void load_elements(tensor gX, int align, packed to)
 
 void packed_load(tensor gX, int align, packed to)
 {
-    if (align < element_bytes(to.rWords.dtype)) {
+    if (align < ir_memory_bytes(to.rWords.dtype)) {
         load_elements(gX, align, to);
         return;
     }

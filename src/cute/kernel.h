@@ -170,6 +170,9 @@
 #define fence_mbarrier_init()     (HERE, ir_plain(IR_FENCE_MBARRIER_INIT, 0, 0))
 #define warpgroup_reg_alloc(n)    (HERE, ir_plain(IR_SETMAXNREG, n, 1))
 #define warpgroup_reg_dealloc(n)  (HERE, ir_plain(IR_SETMAXNREG, n, 0))
+#define mma_fence()               (HERE, ir_plain(IR_WGMMA_FENCE, 0, 0))
+#define mma_commit()              (HERE, ir_plain(IR_WGMMA_COMMIT, 0, 0))
+#define mma_wait(pending)         (HERE, ir_plain(IR_WGMMA_WAIT, pending, 0)) // for all groups but the last `pending`
 #define grid_wait()               (HERE, ir_plain(IR_GRID_WAIT, 0, 0)) // for the results of the kernel before this one
 #define launch_dependents()       (HERE, ir_plain(IR_LAUNCH_DEPENDENTS, 0, 0))
 #define exit_thread()             (HERE, ir_plain(IR_EXIT, 0, 0))

@@ -351,21 +351,6 @@ void gemm(const tiled_mma *mma, tensor tCrA, tensor tCrB, tensor acc, val accumu
         }
 }
 
-void mma_fence(void)
-{
-    ir_plain(IR_WGMMA_FENCE, 0, 0);
-}
-
-void mma_commit(void)
-{
-    ir_plain(IR_WGMMA_COMMIT, 0, 0);
-}
-
-void mma_wait(int pending)
-{
-    ir_plain(IR_WGMMA_WAIT, pending, 0);
-}
-
 /* 8x8 matrices */
 
 static int extent(tensor t, int mode)

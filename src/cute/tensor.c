@@ -39,7 +39,7 @@ tensor smem_view(val address, ckl_dtype dtype, layout a)
 
 tensor smem_tensor(const char *name, ckl_dtype dtype, layout a, int64_t align)
 {
-    int64_t bytes = cosize(a) * element_bytes(dtype);
+    int64_t bytes = cosize(a) * ir_memory_bytes(dtype);
     return smem_view(ir_smem_address(ir_smem_alloc(name, bytes, align)), dtype, a);
 }
 
@@ -162,7 +162,7 @@ val tensor_coordinate(tensor cT, int_tuple coordinate, int mode)
 /* What one step of the index adds to a tensor's address: the bytes of an element; DMEM has its own unit. */
 static int64_t address_unit(tensor t)
 {
-    return t.memory == DMEM ? 1 : element_bytes(t.dtype);
+    return t.memory == DMEM ? 1 : ir_memory_bytes(t.dtype);
 }
 
 /* Moves element 0 by `index` elements. */

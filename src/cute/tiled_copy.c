@@ -10,7 +10,7 @@
 
 static int element_bits(const tiled_copy *c)
 {
-    return 8 * element_bytes(c->dtype);
+    return 8 * ir_memory_bytes(c->dtype);
 }
 
 /* (THREAD,VALUE) of the atom in elements. */
@@ -54,7 +54,7 @@ static tiled_copy make(const char *atom, ckl_dtype dtype, layout tv, int_tuple t
 const char *universal_copy(ckl_dtype dtype, int elements)
 {
     char *name = ir_alloc(ATOM_NAME_MAX, 1);
-    snprintf(name, ATOM_NAME_MAX, "UniversalCopy<%d>", 8 * element_bytes(dtype) * elements);
+    snprintf(name, ATOM_NAME_MAX, "UniversalCopy<%d>", 8 * ir_memory_bytes(dtype) * elements);
     return name;
 }
 
@@ -214,7 +214,7 @@ static bool find_distance(tensor t, int64_t values, val *distance)
         return false;
     if (!ir_is_int(last ? f.shape[0] : ir_int(CKL_I64, 1), values))
         return false;
-    *distance = ir_convert(IR_U64, int_mul(f.stride[last], ir_int(CKL_I64, element_bytes(t.dtype))));
+    *distance = ir_convert(IR_U64, int_mul(f.stride[last], ir_int(CKL_I64, ir_memory_bytes(t.dtype))));
     return true;
 }
 
@@ -322,7 +322,7 @@ static void run_cp_async(const execution *x)
 
 static words matrix_words(const execution *x)
 {
-    words w = words_of(x->copy->dtype, 4 / element_bytes(x->copy->dtype));
+    words w = words_of(x->copy->dtype, 4 / ir_memory_bytes(x->copy->dtype));
     w.n = x->copy->atom.n;
     return w;
 }

@@ -5,14 +5,9 @@
 
 enum { WORDS_MAX = 4, WORD_BYTES = 4 }; // of an access, of 16 bytes at most
 
-int element_bytes(ckl_dtype dtype)
-{
-    return dtype < CKL_DTYPE_COUNT ? (int)ckl_dtype_bytes(dtype) : ir_type_bytes(dtype);
-}
-
 words words_of(ckl_dtype dtype, int count)
 {
-    int bytes = element_bytes(dtype);
+    int bytes = ir_memory_bytes(dtype);
     if (bytes >= 4 || count == 1)
         return (words){ dtype, count, 1 };
     if (bytes * count == 2)

@@ -12,7 +12,6 @@ typedef struct words {
     int n, per;
 } words;
 
-int element_bytes(ckl_dtype dtype);         // in memory; types that only the IR has are elements, too
 words words_of(ckl_dtype dtype, int count); // of `count` elements, at most 16 bytes; a power of two
 ir_type element_register(ckl_dtype dtype);  // that holds one element: 8-bit elements sit in 16 bits
 val element_value(ckl_dtype dtype, val x);  // x as it is stored: 8-bit floats are rounded and saturate

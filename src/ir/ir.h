@@ -387,6 +387,7 @@ ir_class ir_op_class(ir_op op);
 
 /* Bytes of a register of the type: 1 (PRED), 2, 4, 8. */
 int ir_type_bytes(ir_type type);
+int ir_memory_bytes(ir_type type);   // of an element in memory: those of 8 bits lie in wider registers
 bool ir_type_is_float(ir_type type); // pairs too
 bool ir_type_is_signed(ir_type type);
 bool ir_type_is_pair(ir_type type);

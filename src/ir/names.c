@@ -55,6 +55,11 @@ int ir_type_bytes(ir_type type)
     return type_of(type)->bytes;
 }
 
+int ir_memory_bytes(ir_type type)
+{
+    return type < CKL_DTYPE_COUNT ? (int)ckl_dtype_bytes(type) : ir_type_bytes(type);
+}
+
 bool ir_type_is_float(ir_type type)
 {
     return type_of(type)->is_float;

@@ -121,11 +121,6 @@ static ckl_status check_alignment(const ir_kernel *kernel, const ir_inst *inst, 
     return CKL_OK;
 }
 
-static int64_t memory_bytes(ir_type type)
-{
-    return type < CKL_DTYPE_COUNT ? (int64_t)ckl_dtype_bytes(type) : ir_type_bytes(type);
-}
-
 static ckl_status check_space(const ir_kernel *kernel, const ir_inst *inst)
 {
     if (inst->space == IR_SHARED_CLUSTER && kernel->target == IR_SM80)
@@ -154,7 +149,7 @@ static ckl_status check_order(const ir_kernel *kernel, const ir_inst *inst)
 
 static ckl_status check_access(const ir_kernel *kernel, const ir_inst *inst)
 {
-    int64_t bytes = inst->n * memory_bytes(inst->type);
+    int64_t bytes = inst->n * ir_memory_bytes(inst->type);
     if (!is_1_2_4(inst->n) || bytes > 16)
         FAULT(kernel, inst, "n=%d elements of %s are not 1, 2 or 4 in at most 16 bytes", inst->n,
               ir_type_text(inst->type));
@@ -178,7 +173,7 @@ static ckl_status check_atomic(const ir_kernel *kernel, const ir_inst *inst)
         FAULT(kernel, inst, "mode=%d does not exist for %s", inst->mode, ir_type_text(inst->type));
     TRY(check_space(kernel, inst));
     TRY(check_order(kernel, inst));
-    return check_alignment(kernel, inst, inst->in[0], memory_bytes(inst->type));
+    return check_alignment(kernel, inst, inst->in[0], ir_memory_bytes(inst->type));
 }
 
 static ckl_status check_store_async(const ir_kernel *kernel, const ir_inst *inst)

@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "plan/desc.h"
+
 enum { BUCKETS = 256, KEPT_MAX = 4096 };
 
 /* What plans are found by: plan_desc_key(). */
@@ -27,18 +29,6 @@ typedef struct entry {
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static entry *buckets[BUCKETS];
 static int kept;
-
-/* Field by field: padding between them does not count. */
-void plan_desc_key(const operator_info *op, const void *desc, void *key)
-{
-    memset(key, 0, op->desc_bytes);
-    for (int i = 0; i < op->desc.count; i++) {
-        const field *f = &op->desc.rows[i];
-        memcpy((char *)key + f->offset, (const char *)desc + f->offset, field_bytes(f));
-    }
-    for (const desc_member *m = op->members; m && m->bytes; m++)
-        memcpy((char *)key + m->offset, (const char *)desc + m->offset, m->bytes);
-}
 
 /* FNV-1a over 64-bit words. */
 static entry **bucket_of(const operator_info *op, const void *key)

@@ -13,6 +13,3 @@ ckl_status plan_cached(ckl_device *device, const operator_info *op, const void *
 
 /* Frees every kept plan of the device. */
 void plan_cache_forget(ckl_device *device);
-
-/* The key of plans: a copy of the desc without padding; key: op->desc_bytes. */
-void plan_desc_key(const operator_info *op, const void *desc, void *key);

@@ -1,4 +1,4 @@
-/* choose.c - asking the tuned store and the implementations in turn; checks of descs. */
+/* choose.c - asking the tuned store and the implementations in turn. */
 #include "plan/choose.h"
 
 #include <assert.h>
@@ -8,7 +8,6 @@
 
 #include "base/heap.h"
 #include "base/log.h"
-#include "plan/cache.h"
 #include "plan/desc.h"
 
 const implementation *plan_find_implementation(const operator_info *op, const char *name)
@@ -19,7 +18,9 @@ const implementation *plan_find_implementation(const operator_info *op, const ch
     return NULL;
 }
 
-/* What a caller forces: an implementation by name and some fields of its config. */
+/* What is forced */
+
+/* An implementation by name and some fields of its config. */
 static ckl_status parse_force(const operator_info *op, const char *force, arena *memory, problem_line *line)
 {
     *line = (problem_line){ 0 };
@@ -46,6 +47,8 @@ bool plan_candidate_config(const ckl_device_info *device, const implementation *
     fields_default(impl->config, config);
     return impl->candidate(desc, device, i, config);
 }
+
+/* Candidates */
 
 /* An implementation whose candidates are asked. */
 typedef struct ranked {
@@ -139,6 +142,8 @@ static ckl_status choose_cheapest(question *q, const implementation *impl, void 
     return r->found ? CKL_OK : CKL_UNSUPPORTED;
 }
 
+/* One implementation */
+
 enum { FORCED_MAX = 1 << 20 }; // times the threads of a CTA, or the bytes of an element, it stays within 32 bits
 
 static ckl_status set_forced(const operator_info *op, const implementation *impl, const problem_pair *pair,
@@ -196,6 +201,8 @@ static const implementation nothing = { .name = "nothing",
                                         .summary = "no elements, no kernel",
                                         .launch = launch_nothing };
 
+/* The tuned store */
+
 /* The choice that an entry of the store forces; false if it may not be used here. */
 static bool take_tuned(question *q, const tuned_entry *e, choice_made *made)
 {
@@ -248,6 +255,8 @@ static void find_near(question *q, const void *desc, const tuned_table *table, c
         nearest = distance;
     }
 }
+
+/* All of them in turn */
 
 /* What the implementation's own choice costs; infinite where it declines. */
 static double cost_of_choice(question *q, const implementation *impl)
@@ -318,44 +327,6 @@ ckl_status choose_config(const ckl_device_info *device, const operator_info *op,
     return status;
 }
 
-ckl_status plan_check_desc(const operator_info *op, void *desc)
-{
-    plan_tensor tensors[PLAN_TENSORS_MAX];
-    TRY(fields_check(op->desc, op->name, desc));
-    if (op->check)
-        TRY(op->check(desc));
-    return op->tensors ? plan_check_extents(op->name, tensors, op->tensors(desc, tensors)) : CKL_OK;
-}
-
-ckl_status choose_check(const operator_info *op, const void *desc, arena *memory, checked_desc **checked)
-{
-    if (!desc)
-        FAIL(CKL_INVALID, "%s: desc is NULL", op->name);
-    void *copy = arena_alloc(memory, 1, op->desc_bytes);
-    memcpy(copy, desc, op->desc_bytes);
-    TRY(plan_check_desc(op, copy));
-    checked_desc *made = arena_alloc(memory, 1, sizeof *made);
-    made->tensor_count = op->tensors ? op->tensors(copy, made->tensors) : 0;
-    made->empty = plan_is_empty(made->tensors, made->tensor_count);
-    for (int i = 0; i < made->tensor_count; i++)
-        made->tensors[i].optional |= made->empty;
-    void *view = op->view ? arena_alloc(memory, 1, op->view_bytes) : copy;
-    if (op->view)
-        TRY(op->view(copy, view));
-    made->desc = copy;
-    made->view = view;
-    *checked = made;
-    return CKL_OK;
-}
-
-ckl_status plan_desc(const operator_info *op, const void *desc, arena *memory, const void **view)
-{
-    checked_desc *checked = NULL;
-    TRY(choose_check(op, desc, memory, &checked));
-    *view = checked->view;
-    return CKL_OK;
-}
-
 void choose_print_origin(const choice_made *made, text *out)
 {
     if (made->tuned)
@@ -368,7 +339,7 @@ static ckl_status choose_for(const ckl_device_info *device, const operator_info 
 {
     checked_desc *checked = NULL;
     const tuned_table *table;
-    TRY(choose_check(op, desc, memory, &checked));
+    TRY(plan_desc_checked(op, desc, memory, &checked));
     TRY(tuned_table_of(op, &table));
     return choose_config(device, op, checked, force, table, memory, made);
 }

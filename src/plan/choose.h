@@ -1,19 +1,8 @@
 /* choose.h - from a desc to an implementation and its config: the tuned store, models, rules, and what is forced. */
 #pragma once
 
+#include "plan/desc.h"
 #include "plan/tuned.h"
-
-/* A desc that was checked. */
-typedef struct checked_desc {
-    const void *desc;
-    const void *view; // the desc itself, where the operator has no other view of it
-    plan_tensor tensors[PLAN_TENSORS_MAX];
-    int tensor_count;
-    bool empty; // nothing to compute: then every pointer may be NULL
-} checked_desc;
-
-/* A checked copy of a desc, in memory. CKL_INVALID with a sentence. */
-ckl_status choose_check(const operator_info *op, const void *desc, arena *memory, checked_desc **checked);
 
 /* What a problem gets, and why. */
 typedef struct choice_made {

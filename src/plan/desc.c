@@ -1,4 +1,4 @@
-/* desc.c - descs as text, member by member: fields by the operator's table, arrays by its list of members. */
+/* desc.c - descs member by member: fields by the operator's table, arrays by its list of members. */
 #include "plan/desc.h"
 
 #include <math.h>
@@ -6,6 +6,60 @@
 #include <string.h>
 
 #include "base/math.h"
+
+/* Checked, and as keys */
+
+ckl_status plan_check_desc(const operator_info *op, void *desc)
+{
+    plan_tensor tensors[PLAN_TENSORS_MAX];
+    TRY(fields_check(op->desc, op->name, desc));
+    if (op->check)
+        TRY(op->check(desc));
+    return op->tensors ? plan_check_extents(op->name, tensors, op->tensors(desc, tensors)) : CKL_OK;
+}
+
+ckl_status plan_desc_checked(const operator_info *op, const void *desc, arena *memory, checked_desc **checked)
+{
+    if (!desc)
+        FAIL(CKL_INVALID, "%s: desc is NULL", op->name);
+    void *copy = arena_alloc(memory, 1, op->desc_bytes);
+    memcpy(copy, desc, op->desc_bytes);
+    TRY(plan_check_desc(op, copy));
+    checked_desc *made = arena_alloc(memory, 1, sizeof *made);
+    made->tensor_count = op->tensors ? op->tensors(copy, made->tensors) : 0;
+    made->empty = plan_is_empty(made->tensors, made->tensor_count);
+    for (int i = 0; i < made->tensor_count; i++)
+        made->tensors[i].optional |= made->empty;
+    void *view = op->view ? arena_alloc(memory, 1, op->view_bytes) : copy;
+    if (op->view)
+        TRY(op->view(copy, view));
+    made->desc = copy;
+    made->view = view;
+    *checked = made;
+    return CKL_OK;
+}
+
+ckl_status plan_desc(const operator_info *op, const void *desc, arena *memory, const void **view)
+{
+    checked_desc *checked = NULL;
+    TRY(plan_desc_checked(op, desc, memory, &checked));
+    *view = checked->view;
+    return CKL_OK;
+}
+
+/* Field by field: padding between them does not count. */
+void plan_desc_key(const operator_info *op, const void *desc, void *key)
+{
+    memset(key, 0, op->desc_bytes);
+    for (int i = 0; i < op->desc.count; i++) {
+        const field *f = &op->desc.rows[i];
+        memcpy((char *)key + f->offset, (const char *)desc + f->offset, field_bytes(f));
+    }
+    for (const desc_member *m = op->members; m && m->bytes; m++)
+        memcpy((char *)key + m->offset, (const char *)desc + m->offset, m->bytes);
+}
+
+/* As text */
 
 /* A member as a field of its own. */
 static field field_of(const desc_member *m)
@@ -68,6 +122,8 @@ void plan_desc_print(const operator_info *op, const void *desc, text *out)
             print_member(m, desc, out);
         }
 }
+
+/* How far they are apart */
 
 static double distance(field_kind kind, const void *a, const void *b, size_t bytes)
 {

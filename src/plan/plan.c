@@ -152,7 +152,7 @@ static ckl_status settle(void *user)
     ckl_plan *plan = &built->plan;
     choice_made made = { 0 };
     checked_desc *checked = NULL;
-    TRY(choose_check(plan->op, request->desc, &built->memory, &checked));
+    TRY(plan_desc_checked(plan->op, request->desc, &built->memory, &checked));
     TRY(choose_config(&plan->device->info, plan->op, checked, request->force, request->table, &built->memory, &made));
     plan->impl = made.impl;
     plan->config = made.config;

@@ -10,7 +10,7 @@
 
 #include "base/heap.h"
 #include "base/log.h"
-#include "plan/cache.h"
+#include "plan/desc.h"
 
 static const char *const TOPIC = "tuned";
 

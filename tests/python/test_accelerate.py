@@ -13,6 +13,49 @@ if not missing:
     import torch.nn.functional as F
 
     import cutekernellib.torch as ckl
+    from cutekernellib.torch import _modules, _registry
+
+try:
+    import transformers
+    from transformers.models.llama import modeling_llama
+except ImportError:
+    transformers = None
+try:
+    from timm.layers import GluMlp
+    from timm.models.convnext import ConvNeXt
+    from timm.models.vision_transformer import VisionTransformer
+
+    timm = True
+except ImportError:
+    timm = False
+
+wants_transformers = unittest.skipUnless(transformers, "there is no transformers")
+wants_timm = unittest.skipUnless(timm, "there is no timm")
+
+
+def accelerate(model):
+    return ckl.accelerate(model, host=device == "cpu", quiet=True)
+
+
+def gpt2(**options):
+    config = {"vocab_size": 20, "n_embd": 32, "n_layer": 1, "n_head": 2, "n_positions": 8, "bos_token_id": 1, "eos_token_id": 1}
+    dropout = {"resid_pdrop": 0.0, "embd_pdrop": 0.0, "attn_pdrop": 0.0}
+    return transformers.GPT2LMHeadModel(transformers.GPT2Config(**config | dropout | options))
+
+
+def llama(**options):
+    config = {"vocab_size": 20, "hidden_size": 32, "intermediate_size": 32, "num_hidden_layers": 1}
+    heads = {"num_attention_heads": 4, "num_key_value_heads": 2}
+    return transformers.LlamaForCausalLM(transformers.LlamaConfig(**config | heads | options))
+
+
+def vit(depth=1):
+    torch.manual_seed(5)
+    return VisionTransformer(img_size=32, patch_size=16, embed_dim=32, depth=depth, num_heads=2, num_classes=10)
+
+
+def convnext(**options):
+    return ConvNeXt(depths=(1, 1, 1, 1), dims=(16, 16, 16, 16), num_classes=10, **options)
 
 
 class Block(torch.nn.Module if not missing else object):
@@ -66,8 +109,6 @@ class GatedMLP(torch.nn.Module if not missing else object):
 
 def as_on_a_gpu():
     """A context in which tensors of the host, too, go as calls do that neither a trace nor anything else wants to see."""
-    from cutekernellib.torch import _registry
-
     def way(name, *tensors, **_):
         if torch.compiler.is_compiling():
             return getattr(_registry.registered, name)
@@ -79,8 +120,6 @@ def as_on_a_gpu():
 
 def names_of_calls(names):
     """A context in which the operators called are added to a list."""
-    from cutekernellib.torch import _registry
-
     way = _registry.way
     return unittest.mock.patch.object(
         _registry, "way", lambda name, *tensors, **options: names.append(name) or way(name, *tensors, **options)
@@ -93,7 +132,7 @@ class Accelerate(unittest.TestCase):
         """Losses and gradients with and without, and traced as one graph; the classes and functions that were replaced."""
         model, results = model.to(device, torch.bfloat16), []
         for accelerated in (False, True):
-            report = ckl.accelerate(model, host=device == "cpu", quiet=True) if accelerated else None
+            report = accelerate(model) if accelerated else None
             model.zero_grad()
             with as_on_a_gpu(), torch.no_grad():
                 alone = loss_of(model)
@@ -112,39 +151,29 @@ class Accelerate(unittest.TestCase):
         for got, wanted in zip(*results):  # bf16 rounds at other places
             self.assertLess((got - wanted).norm(), 0.1 * wanted.norm() + 1e-3)
 
+    @wants_transformers
     def test_models_of_transformers(self):
-        try:
-            from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM
-        except ImportError:
-            self.skipTest("there is no transformers")
         tokens = torch.randint(20, (1, 5), device=device)
 
         def loss_of(model):
             return F.cross_entropy(model(input_ids=tokens, use_cache=False).logits[0], tokens[0])
 
         torch.manual_seed(5)
-        sizes = {"hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2, "num_key_value_heads": 1}
-        llama = LlamaForCausalLM(LlamaConfig(vocab_size=20, intermediate_size=32, **sizes))
         rotary = "transformers.models.llama.modeling_llama.apply_rotary_pos_emb"
         swapped = ("Linear", "LlamaRMSNorm", "LlamaMLP", "LlamaDecoderLayer", rotary)  # of the vocabulary
-        self.agrees(llama, loss_of, *swapped)
-        none = {"resid_pdrop": 0.0, "embd_pdrop": 0.0, "attn_pdrop": 0.0}
-        gpt2 = GPT2LMHeadModel(GPT2Config(vocab_size=20, n_embd=32, n_layer=1, n_head=2, n_positions=8, **none))
-        swapped = ("Linear", "LayerNorm", "GPT2MLP", "GPT2Block")
-        self.agrees(gpt2, loss_of, *swapped)
+        self.agrees(llama(num_attention_heads=2, num_key_value_heads=1), loss_of, *swapped)
+        self.agrees(gpt2(), loss_of, "Linear", "LayerNorm", "GPT2MLP", "GPT2Block")
 
+    @wants_timm
     def test_models_of_timm(self):
-        try:
-            from timm.models.convnext import ConvNeXt
-            from timm.models.vision_transformer import VisionTransformer
-        except ImportError:
-            self.skipTest("there is no timm")
         torch.manual_seed(5)
         x, target = normal(2, 3, 32, 32, dtype=torch.bfloat16), torch.tensor([3, 7], device=device)
-        vit = VisionTransformer(img_size=32, patch_size=16, embed_dim=32, depth=1, num_heads=2, num_classes=10)
-        convnext = ConvNeXt(depths=(1, 1, 1, 1), dims=(16, 16, 16, 16), num_classes=10, ls_init_value=0.5)
-        self.agrees(vit, lambda model: F.cross_entropy(model(x), target), "Linear", "Block", "Mlp", "PatchEmbed")
-        self.agrees(convnext, lambda model: F.cross_entropy(model(x), target), "Conv2d", "ConvNeXtBlock", "Mlp")
+
+        def loss_of(model):
+            return F.cross_entropy(model(x), target)
+
+        self.agrees(vit(), loss_of, "Linear", "Block", "Mlp", "PatchEmbed")
+        self.agrees(convnext(ls_init_value=0.5), loss_of, "Conv2d", "ConvNeXtBlock", "Mlp")
 
     def test_blocks_are_taken_whole(self):
         """By the models that are installed: what a block is called with must be what its replacement looks for."""
@@ -155,7 +184,7 @@ class Accelerate(unittest.TestCase):
             "vit": "blocks.0.attn",
             "convnext": "stages.1.blocks.0.norm",
         }
-        for name, model, x in self.transformers():
+        for name, model, x in self.small_models():
             names = []
             report = ckl.accelerate(model, host=True, quiet=True)
             with names_of_calls(names):
@@ -167,9 +196,10 @@ class Accelerate(unittest.TestCase):
                 self.assertEqual(sum(n in whole for n in names), 2 * blocks - 1, name)
             report.undo()
 
+    @wants_timm
     def test_blocks_that_change_behind_their_first_call(self):
         """What was found out about a block is asked again: of other modules in it, other types, and copies."""
-        model, x, names = self.vit().bfloat16().eval().to(device), normal(1, 5, 32, dtype=torch.bfloat16), []
+        model, x, names = vit().bfloat16().eval().to(device), normal(1, 5, 32, dtype=torch.bfloat16), []
         report = ckl.accelerate(model, host=True, quiet=True)
         with names_of_calls(names), torch.no_grad():
             block = model.blocks[0]
@@ -199,9 +229,7 @@ class Accelerate(unittest.TestCase):
 
     def test_blocks_without_a_kernel_for_the_gradient_go_by_parts(self):
         """On other GPUs than Hopper: attention's is torch's then. ConvNeXt's have no attention."""
-        from cutekernellib.torch import _modules
-
-        for name, model, x in self.transformers():
+        for name, model, x in self.small_models():
             names, report = [], ckl.accelerate(model, host=True, quiet=True)
             with names_of_calls(names), unittest.mock.patch.object(_modules, "has_gradient", lambda *_: False):
                 with torch.no_grad():
@@ -212,54 +240,33 @@ class Accelerate(unittest.TestCase):
             self.assertEqual((alone, taken), (4, 8) if name == "convnext" else (2, 2), name)
             report.undo()
 
-    def transformers(self):
-        """Models of two blocks, and inputs."""
-        try:
-            from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM
+    def small_models(self):
+        """Of two blocks, and inputs."""
+        if transformers:
+            models = ("gpt2", gpt2(n_layer=2, use_cache=False)), ("llama", llama(num_hidden_layers=2, use_cache=False))
+            for name, model in models:
+                yield name, model.to(device, torch.bfloat16), torch.randint(20, (2, 5), device=device)
+        if timm:
+            for name, model in ("vit", vit(2)), ("convnext", convnext()):
+                yield name, model.to(device, torch.bfloat16), normal(2, 3, 32, 32, dtype=torch.bfloat16)
 
-            none = {"resid_pdrop": 0.0, "embd_pdrop": 0.0, "attn_pdrop": 0.0, "bos_token_id": 1, "eos_token_id": 1}
-            gpt2 = GPT2LMHeadModel(
-                GPT2Config(vocab_size=20, n_embd=32, n_layer=2, n_head=2, n_positions=8, use_cache=False, **none)
-            )
-            yield "gpt2", gpt2.to(device, torch.bfloat16), torch.randint(20, (2, 5), device=device)
-            sizes = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2}
-            llama = LlamaForCausalLM(LlamaConfig(vocab_size=20, intermediate_size=32, use_cache=False, **sizes))
-            yield "llama", llama.to(device, torch.bfloat16), torch.randint(20, (2, 5), device=device)
-        except ImportError:
-            pass
-        try:
-            from timm.models.convnext import ConvNeXt
-            from timm.models.vision_transformer import VisionTransformer
-
-            vit = VisionTransformer(img_size=32, patch_size=16, embed_dim=32, depth=2, num_heads=2, num_classes=10)
-            yield "vit", vit.to(device, torch.bfloat16), normal(2, 3, 32, 32, dtype=torch.bfloat16)
-            convnext = ConvNeXt(depths=(1, 1, 1, 1), dims=(16, 16, 16, 16), num_classes=10)
-            yield "convnext", convnext.to(device, torch.bfloat16), normal(2, 3, 32, 32, dtype=torch.bfloat16)
-        except ImportError:
-            pass
-
+    @wants_transformers
     def test_generates_the_same_tokens(self):
         """With a cache, of prompts with and without padding; attention of a prompt is ours, that of a token torch's.
 
         Where two tokens are almost as likely either may come; what comes behind is not compared.
         """
-        try:
-            from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM
-        except ImportError:
-            self.skipTest("there is no transformers")
         torch.manual_seed(5)
-        ends = {"vocab_size": 20, "bos_token_id": 1, "eos_token_id": None, "pad_token_id": 0, "initializer_range": 0.5}
-        sizes = {"hidden_size": 32, "intermediate_size": 32, "num_hidden_layers": 1}
-        llama = LlamaForCausalLM(LlamaConfig(num_attention_heads=4, num_key_value_heads=2, **sizes, **ends))
-        gpt2 = GPT2LMHeadModel(GPT2Config(n_embd=32, n_layer=1, n_head=2, n_positions=16, **ends))
+        ends = {"bos_token_id": 1, "eos_token_id": None, "pad_token_id": 0, "initializer_range": 0.5}
         tokens = torch.randint(2, 20, (2, 5), device=device)
         padding = torch.tensor([[0, 0, 1, 1, 1], [1, 1, 1, 1, 1]], device=device)
-        for model in (llama.to(device, torch.bfloat16).eval(), gpt2.to(device, torch.bfloat16).eval()):
+        for made, tail in (llama(**ends), "decoder_tail"), (gpt2(n_positions=16, **ends), "block_tail"):
+            model = made.to(device, torch.bfloat16).eval()
             for mask in (torch.ones_like(tokens), padding):
                 options = {"attention_mask": mask, "max_new_tokens": 4, "do_sample": False, "use_cache": True}
                 options |= {"output_logits": True, "return_dict_in_generate": True}
                 wanted, names = model.generate(tokens, **options), []
-                report = ckl.accelerate(model, host=device == "cpu", quiet=True)
+                report = accelerate(model)
                 with names_of_calls(names):
                     got = model.generate(tokens, **options)
                 report.undo()
@@ -271,27 +278,12 @@ class Accelerate(unittest.TestCase):
                     self.assertLess(error, 0.05, f"{type(model).__name__}, token {i}")
                     same &= got.sequences[:, 5 + i] == wanted.sequences[:, 5 + i]
                 self.assertEqual(sum("attention" in name for name in names), 1, f"{type(model).__name__}: {names}")
-                tail = "decoder_tail" if model is llama else "block_tail"
                 self.assertEqual(names.count(tail), 4)  # the prompt's, and tokens'
 
+    @wants_transformers
     def test_trained_with_padding(self):
         """Attention is the model's own then, between two parts of a layer."""
-        try:
-            from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM
-        except ImportError:
-            self.skipTest("there is no transformers")
         torch.manual_seed(5)
-        none = {
-            "vocab_size": 20,
-            "resid_pdrop": 0.0,
-            "embd_pdrop": 0.0,
-            "attn_pdrop": 0.0,
-            "bos_token_id": 1,
-            "eos_token_id": 1,
-        }
-        sizes = {"hidden_size": 32, "intermediate_size": 32, "num_hidden_layers": 1, "vocab_size": 20}
-        gpt2 = GPT2LMHeadModel(GPT2Config(n_embd=32, n_layer=1, n_head=2, n_positions=8, **none))
-        llama = LlamaForCausalLM(LlamaConfig(num_attention_heads=4, num_key_value_heads=2, **sizes))
         tokens, mask = torch.randint(20, (2, 5), device=device), torch.ones(2, 5, dtype=torch.int64, device=device)
         mask[0, 3:] = 0
 
@@ -299,23 +291,20 @@ class Accelerate(unittest.TestCase):
             logits = model(input_ids=tokens, attention_mask=mask, use_cache=False).logits
             return F.cross_entropy(logits[mask > 0].float(), tokens[mask > 0])
 
-        self.agrees(gpt2, loss_of, "GPT2Block")
-        self.agrees(llama, loss_of, "LlamaDecoderLayer")
-        for model, parts in (gpt2, ["block_tail"]), (llama, ["decoder_head", "decoder_tail"]):
+        for model, block, parts in (
+            (gpt2(), "GPT2Block", ["block_tail"]),
+            (llama(), "LlamaDecoderLayer", ["decoder_head", "decoder_tail"]),
+        ):
+            self.agrees(model, loss_of, block)
             report, names = ckl.accelerate(model, host=True, quiet=True), []
             with names_of_calls(names):
                 loss_of(model)
             report.undo()
             self.assertEqual([name for name in names if name in ("block", "block_tail") or "decoder" in name], parts)
 
+    @wants_transformers
     def test_counted_tokens_want_no_mask(self):
-        try:
-            from transformers import LlamaConfig, LlamaModel
-            from transformers.models.llama import modeling_llama
-        except ImportError:
-            self.skipTest("there is no transformers")
-        sizes = {"hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2, "vocab_size": 20}
-        model, made = LlamaModel(LlamaConfig(intermediate_size=32, **sizes)).to(device, torch.bfloat16), []
+        model, made = llama().model.to(device, torch.bfloat16), []
         original, tokens = modeling_llama.create_causal_mask, torch.randint(20, (1, 5), device=device)
 
         def create_causal_mask(*args, **options):
@@ -323,24 +312,20 @@ class Accelerate(unittest.TestCase):
             return original(*args, **options)
 
         with unittest.mock.patch.object(modeling_llama, "create_causal_mask", create_causal_mask):
-            report = ckl.accelerate(model, host=device == "cpu", quiet=True)
+            report = accelerate(model)
             model(tokens, use_cache=False)
             self.assertEqual(len(made), 0)
             model(tokens, position_ids=torch.tensor([[0, 1, 2, 0, 1]], device=device), use_cache=False)
             self.assertEqual(len(made), 1)
             report.undo()
 
+    @wants_transformers
     def test_packed_sequences_stay_apart(self):
-        try:
-            from transformers import GPT2Config, GPT2LMHeadModel
-        except ImportError:
-            self.skipTest("there is no transformers")
-        config = GPT2Config(vocab_size=20, n_embd=32, n_layer=1, n_head=2, n_positions=8, bos_token_id=1, eos_token_id=1)
-        model, tokens = GPT2LMHeadModel(config).to(device, torch.bfloat16).eval(), torch.randint(20, (1, 6), device=device)
+        model, tokens = gpt2().to(device, torch.bfloat16).eval(), torch.randint(20, (1, 6), device=device)
         positions = torch.tensor([[0, 1, 2, 0, 1, 2]], device=device)
         logits = []
         for accelerated in (False, True):
-            report = ckl.accelerate(model, host=device == "cpu", quiet=True) if accelerated else None
+            report = accelerate(model) if accelerated else None
             with torch.no_grad():
                 given = (None, None), (None, positions), (tokens[:, 3:], None)
                 logits.append([model(tokens if x is None else x, position_ids=p, use_cache=False).logits for x, p in given])
@@ -356,22 +341,13 @@ class Accelerate(unittest.TestCase):
         """What a model gives accelerated, which is what it gives without, and has gradients."""
         model, results = model.to(device), []
         for accelerated in (False, True):
-            report = ckl.accelerate(model, host=device == "cpu", quiet=True) if accelerated else None
+            report = accelerate(model) if accelerated else None
             with torch.autocast(device, torch.bfloat16, enabled=autocast):
                 results.append(model(x))
             results[-1].float().square().sum().backward()
         report.undo()
         torch.testing.assert_close(*reversed(results), rtol=5e-2, atol=5e-2)
         return results[1]
-
-    def vit(self):
-        """A small model of timm."""
-        try:
-            from timm.models.vision_transformer import VisionTransformer
-        except ImportError:
-            self.skipTest("there is no timm")
-        torch.manual_seed(5)
-        return VisionTransformer(img_size=32, patch_size=16, embed_dim=32, depth=1, num_heads=2, num_classes=10)
 
     def test_classes_of_the_same_name(self):
         """Are not taken for those of torch: what they do is not known."""
@@ -394,14 +370,14 @@ class Accelerate(unittest.TestCase):
 
         x, norm = normal(4, 16).float(), torch.nn.LayerNorm(16).to(device)
         wanted = 2 * norm(x)
-        self.addCleanup(ckl.accelerate(norm, host=device == "cpu", quiet=True).undo)
+        self.addCleanup(accelerate(norm).undo)
         torch.nn.utils.parametrize.register_parametrization(norm, "weight", Doubled())
         torch.testing.assert_close(norm(x), wanted, rtol=1e-5, atol=1e-5)
 
     def test_functions_that_a_call_goes_through(self):
         """Of a module of torch's own 11 by the same count; each costs some 0.1 us, which nothing else watches."""
         norm, x, names = torch.nn.LayerNorm(16).to(device), torch.zeros(2, 16, device=device), []
-        report = ckl.accelerate(norm, host=device == "cpu", quiet=True)
+        report = accelerate(norm)
         self.addCleanup(report.undo)
 
         def note(frame, event, arg):
@@ -414,25 +390,20 @@ class Accelerate(unittest.TestCase):
             sys.setprofile(None)
         self.assertLessEqual(len(names), 20, names)
 
+    @wants_transformers
     def test_a_part_of_a_head_rotates(self):
-        try:
-            from transformers import GPTNeoXConfig, GPTNeoXModel
-        except ImportError:
-            self.skipTest("there is no transformers")
         sizes = {"hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 32, "vocab_size": 20}
+        sizes |= {"hidden_dropout": 0.0, "attention_dropout": 0.0, "bos_token_id": 1, "eos_token_id": 1}
 
-        class States(GPTNeoXModel):
+        class States(transformers.GPTNeoXModel):
             def forward(self, tokens):
                 return super().forward(tokens, use_cache=False)[0]
 
-        model = States(GPTNeoXConfig(hidden_dropout=0.0, attention_dropout=0.0, bos_token_id=1, eos_token_id=1, **sizes))
+        model = States(transformers.GPTNeoXConfig(**sizes))
         self.agrees_on(model.bfloat16(), torch.randint(20, (2, 5), device=device))
 
+    @wants_timm
     def test_a_gate_between_two_layers(self):
-        try:
-            from timm.layers import GluMlp
-        except ImportError:
-            self.skipTest("there is no timm")
         self.agrees_on(
             GluMlp(16, 32, act_layer=torch.nn.SiLU, gate_last=False).bfloat16(), normal(2, 5, 16, dtype=torch.bfloat16)
         )
@@ -443,7 +414,7 @@ class Accelerate(unittest.TestCase):
         parameters = {name: p.detach() for name, p in model.named_parameters()}
         squared = torch.func.grad(lambda p, x: torch.func.functional_call(model, p, (x,)).square().sum())
         for accelerated in (False, True):
-            report = ckl.accelerate(model, host=device == "cpu", quiet=True) if accelerated else None
+            report = accelerate(model) if accelerated else None
             each = torch.func.vmap(squared, (None, 0))(parameters, x)["0.weight"]
             results.append((each, *torch.func.jvp(model, (x,), (x,))))
         report.undo()
@@ -453,7 +424,7 @@ class Accelerate(unittest.TestCase):
         """A copy is accelerated as the model is; what is loaded is the model as it was."""
         model, x = torch.nn.Sequential(torch.nn.LayerNorm(16), torch.nn.GELU()).to(device), normal(3, 16)
         wanted = model(x)
-        report = ckl.accelerate(model, host=device == "cpu", quiet=True)
+        report = accelerate(model)
         copied, file = copy.deepcopy(model), io.BytesIO()
         torch.save(model, file)
         self.assertEqual([type(m) for m in copied], [type(m) for m in model])
@@ -464,8 +435,9 @@ class Accelerate(unittest.TestCase):
         self.assertEqual([type(m) for m in loaded], [torch.nn.LayerNorm, torch.nn.GELU])
         torch.testing.assert_close(loaded(x), wanted, rtol=0, atol=0)
 
+    @wants_timm
     def test_autocast(self):
-        self.agrees_on(self.vit(), normal(2, 3, 32, 32), autocast=True)
+        self.agrees_on(vit(), normal(2, 3, 32, 32), autocast=True)
 
     def test_channels_last(self):
         """Stays so; torch's own group norm of a GPU gives images in the order of their modes."""
@@ -477,10 +449,11 @@ class Accelerate(unittest.TestCase):
         y = self.agrees_on(images.bfloat16(), x.to(memory_format=torch.channels_last))
         self.assertTrue(y.is_contiguous(memory_format=torch.channels_last))
 
+    @wants_timm
     def test_empty_batch(self):
         """For which torch 2.11's own attention of a GPU gives None, so there is nothing to compare with."""
-        model = self.vit().to(device, torch.bfloat16)
-        report = ckl.accelerate(model, host=device == "cpu", quiet=True)
+        model = vit().to(device, torch.bfloat16)
+        report = accelerate(model)
         y = model(normal(0, 3, 32, 32, dtype=torch.bfloat16))
         y.sum().backward()
         report.undo()
@@ -490,7 +463,7 @@ class Accelerate(unittest.TestCase):
 
     def test_gradient_of_attention(self):
         q = normal(1, 2, 4, 16, dtype=torch.float16).requires_grad_()
-        report = ckl.accelerate(torch.nn.Module(), host=device == "cpu", quiet=True)
+        report = accelerate(torch.nn.Module())
         mask = torch.ones(4, 4, dtype=torch.bool, device=device)
         F.scaled_dot_product_attention(q, q, q, attn_mask=mask).sum().backward()
         report.undo()
@@ -499,7 +472,7 @@ class Accelerate(unittest.TestCase):
     def test_broadcast_attention(self):
         q, k = (normal(b, 2, 4, 16, dtype=torch.float16) for b in (2, 1))
         wanted = F.scaled_dot_product_attention(q, k, k)
-        report = ckl.accelerate(torch.nn.Module(), host=device == "cpu", quiet=True)
+        report = accelerate(torch.nn.Module())
         got = F.scaled_dot_product_attention(q, k, k)
         report.undo()
         torch.testing.assert_close(got, wanted, rtol=1e-2, atol=1e-2)
@@ -518,7 +491,7 @@ class Accelerate(unittest.TestCase):
             torch.nn.CrossEntropyLoss(normal(16).abs(), label_smoothing=0.1),
         ):
             wanted = loss(x, target)
-            report = ckl.accelerate(torch.nn.Module(), host=device == "cpu", quiet=True)
+            report = accelerate(torch.nn.Module())
             with names_of_calls(names):
                 got = loss(x, target)
             report.undo()
@@ -532,7 +505,7 @@ class Accelerate(unittest.TestCase):
         x, target = normal(6, 16), torch.arange(6, device=device)
         softmax = F.softmax
         for model, seen in zip(models, losses):
-            report = ckl.accelerate(model, host=device == "cpu", quiet=True) if seen is losses[1] else None
+            report = accelerate(model) if seen is losses[1] else None
             if report:
                 self.assertEqual({report.swapped["norm"], report.swapped["act"]}, {"LayerNorm", "GELU"})
                 self.assertIn("BatchNorm2d: there is no batch norm", str(report))

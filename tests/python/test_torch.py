@@ -11,6 +11,7 @@ try:
     import cutekernellib
     import cutekernellib.torch as ckl
     from cutekernellib import EmulatorWarning
+    from cutekernellib.torch import _registry
 
     warnings.simplefilter("ignore", EmulatorWarning)
     device = "cuda" if torch.cuda.is_available() else "cpu"
@@ -21,6 +22,10 @@ except ImportError as why:
 
 def normal(*shape, dtype=None):
     return torch.randn(*shape, device=device, dtype=dtype)
+
+
+def leaf(*shape, dtype=None):
+    return normal(*shape, dtype=dtype).requires_grad_()
 
 
 @unittest.skipIf(missing, missing)
@@ -43,6 +48,11 @@ class Functions(unittest.TestCase):
         with torch.no_grad():
             torch.testing.assert_close(ours(*inputs), results[1][0], rtol=error, atol=error)
 
+    def like_torch(self, name, *inputs, error=1e-5, **options):
+        """The function of torch.nn.functional of the same name and options."""
+        ours, torchs = getattr(ckl, name), getattr(F, name)
+        self.same(lambda *a: ours(*a, **options), lambda *a: torchs(*a, **options), *inputs, error=error)
+
     def test_softmax(self):
         self.same(lambda x: ckl.softmax(x, 1), lambda x: x.softmax(1), normal(3, 7, 5))
         self.same(lambda x: ckl.log_softmax(x, -1), lambda x: x.log_softmax(-1), normal(3, 40))
@@ -54,10 +64,10 @@ class Functions(unittest.TestCase):
             lambda *a: ckl.layer_norm(a[0], (24,), *a[1:]), lambda *a: F.layer_norm(a[0], (24,), *a[1:]), normal(2, 3, 24), w, b
         )
         self.same(lambda x, w: ckl.layer_norm(x, (24,), w), lambda x, w: F.layer_norm(x, (24,), w), normal(5, 24), w)
-        self.same(lambda x: ckl.layer_norm(x, (3, 8)), lambda x: F.layer_norm(x, (3, 8)), normal(5, 3, 8))
+        self.like_torch("layer_norm", normal(5, 3, 8), normalized_shape=(3, 8))
         self.same(lambda x, w: ckl.rms_norm(x, (24,), w, 1e-5), lambda x, w: F.rms_norm(x, (24,), w, 1e-5), normal(4, 24), w)
         small = 1e-3 * normal(4, 24, dtype=torch.bfloat16)  # whose squares are about the smallest eps
-        self.same(lambda x: ckl.rms_norm(x, (24,)), lambda x: F.rms_norm(x, (24,)), small, error=2e-2)
+        self.like_torch("rms_norm", small, normalized_shape=(24,), error=2e-2)
         both = [
             lambda *a: torch.cat(ckl.add_rms_norm(*a)),
             lambda x, r, w: torch.cat([F.rms_norm(x + r, (24,), w, 1e-5), x + r]),
@@ -67,13 +77,13 @@ class Functions(unittest.TestCase):
             self.same(
                 lambda *a: ckl.group_norm(a[0], 2, *a[1:]), lambda *a: F.group_norm(a[0], 2, *a[1:]), x, normal(4), normal(4)
             )
-            self.same(lambda x: ckl.group_norm(x, 2), lambda x: F.group_norm(x, 2), x)
+            self.like_torch("group_norm", x, num_groups=2)
 
     def test_zeros_are_no_defaults(self):
         x, q = 1e-4 * normal(4, 24), normal(1, 2, 5, 16, dtype=torch.float16)
-        self.same(lambda x: ckl.layer_norm(x, (24,), eps=0.0), lambda x: F.layer_norm(x, (24,), eps=0.0), x, error=1e-4)
-        self.same(lambda x: ckl.rms_norm(x, (24,), eps=0.0), lambda x: F.rms_norm(x, (24,), eps=0.0), x, error=1e-4)
-        self.same(lambda x: ckl.group_norm(x, 2, eps=0.0), lambda x: F.group_norm(x, 2, eps=0.0), x, error=1e-4)
+        self.like_torch("layer_norm", x, normalized_shape=(24,), eps=0.0, error=1e-4)
+        self.like_torch("rms_norm", x, normalized_shape=(24,), eps=0.0, error=1e-4)
+        self.like_torch("group_norm", x, num_groups=2, eps=0.0, error=1e-4)
         self.same(lambda x: ckl.softmax(x, 1, scale=0.0), lambda x: (0 * x).softmax(1), x)
         mean = lambda q, k, v: v.mean(2, keepdim=True) + 0 * (q + k)  # on a GPU torch gives NaN
         self.same(lambda q, k, v: ckl.scaled_dot_product_attention(q, k, v, scale=0.0), mean, q, q, q, error=2e-3)
@@ -81,22 +91,14 @@ class Functions(unittest.TestCase):
     def test_cross_entropy(self):
         target = torch.tensor([1, -100, 9, 0], device=device)
         for reduction in ("mean", "sum", "none"):
-            self.same(
-                lambda x: ckl.cross_entropy(x, target, reduction=reduction),
-                lambda x: F.cross_entropy(x, target, reduction=reduction),
-                normal(4, 10),
-            )
+            self.like_torch("cross_entropy", normal(4, 10), target, reduction=reduction)
 
     def test_cross_entropy_of_other_modes(self):
         weight = torch.rand(5, device=device)
         for logits, classes in ((5,), ()), ((2, 5, 3), (2, 3)), ((2, 5, 2, 3), (2, 2, 3)):
             target = torch.randint(5, classes, device=device)
             for reduction in ("mean", "sum", "none"):
-                self.same(
-                    lambda x: ckl.cross_entropy(x, target, weight, reduction=reduction),
-                    lambda x: F.cross_entropy(x, target, weight, reduction=reduction),
-                    normal(*logits),
-                )
+                self.like_torch("cross_entropy", normal(*logits), target, weight=weight, reduction=reduction)
         with self.assertRaisesRegex(ValueError, "do not fit x.N,classes,"):
             ckl.cross_entropy(normal(2, 5, 3), torch.zeros(3, 2, dtype=torch.int64, device=device))
 
@@ -104,11 +106,7 @@ class Functions(unittest.TestCase):
         target, weight = torch.tensor([1, -100, 9, 0], device=device), torch.rand(10, device=device)
         for reduction in ("mean", "sum", "none"):
             for options in ({"weight": weight}, {"label_smoothing": 0.2}, {"weight": weight, "label_smoothing": 0.2}):
-                self.same(
-                    lambda x: ckl.cross_entropy(x, target, reduction=reduction, **options),
-                    lambda x: F.cross_entropy(x, target, reduction=reduction, **options),
-                    normal(4, 10),
-                )
+                self.like_torch("cross_entropy", normal(4, 10), target, reduction=reduction, **options)
         with self.assertRaisesRegex(NotImplementedError, "weight has no gradient"):
             ckl.cross_entropy(normal(4, 10), target, weight.clone().requires_grad_())
         with self.assertRaisesRegex(ValueError, "smoothing=2 is not in 0..1"):
@@ -116,8 +114,8 @@ class Functions(unittest.TestCase):
 
     def test_elements(self):
         for approximate in ("none", "tanh"):
-            self.same(lambda x: ckl.gelu(x, approximate), lambda x: F.gelu(x, approximate=approximate), 3 * normal(5, 13))
-        self.same(ckl.silu, F.silu, 3 * normal(40))
+            self.like_torch("gelu", 3 * normal(5, 13), approximate=approximate)
+        self.like_torch("silu", 3 * normal(40))
         self.same(ckl.silu_mul, lambda x, y: F.silu(x) * y, normal(3, 8), normal(3, 8))
 
     def test_expressions(self):
@@ -182,7 +180,7 @@ class Functions(unittest.TestCase):
     def test_linear(self):
         x, w, b = normal(2, 5, 16), normal(8, 16), normal(8)
         f16 = [t.half() for t in (x, w, b)]
-        self.same(ckl.linear, F.linear, *f16, error=1e-2)
+        self.like_torch("linear", *f16, error=1e-2)
         self.same(lambda *a: ckl.linear(*a, activation="relu"), lambda *a: F.linear(*a).relu(), *f16, error=1e-2)
         gelu = (lambda *a: ckl.linear(*a, activation="gelu"), lambda *a: F.gelu(F.linear(*a), approximate="tanh"))
         self.same(*gelu, *f16, error=2e-2)
@@ -192,19 +190,9 @@ class Functions(unittest.TestCase):
         mask = torch.rand(2, 1, 6, 6, device=device) > 0.3
         mask[..., 0] = True
         for options in ({}, {"is_causal": True}, {"scale": 0.3}, {"attn_mask": mask}):
-            self.same(
-                lambda *a: ckl.scaled_dot_product_attention(*a, **options),
-                lambda *a: F.scaled_dot_product_attention(*a, **options),
-                *(q, k, v),
-                error=1e-2,
-            )
-        grouped = {"is_causal": True, "enable_gqa": True}
-        self.same(
-            lambda *a: ckl.scaled_dot_product_attention(*a, **grouped),
-            lambda *a: F.scaled_dot_product_attention(*a, **grouped),
-            *(q, k[:, :2], v[:, :2]),
-            error=1e-2,
-        )
+            self.like_torch("scaled_dot_product_attention", q, k, v, error=1e-2, **options)
+        fewer = q, k[:, :2], v[:, :2]
+        self.like_torch("scaled_dot_product_attention", *fewer, error=1e-2, is_causal=True, enable_gqa=True)
         joint = normal(2, 6, 3 * 4 * 16, dtype=torch.float16)  # q, k and v of one projection
 
         def parts(x):
@@ -220,12 +208,7 @@ class Functions(unittest.TestCase):
         with self.assertRaises(NotImplementedError):
             ckl.scaled_dot_product_attention(q, k, v, dropout_p=0.5)
         for shape in ((6, 6), (1, 4, 1, 6), (2, 1, 6, 6)):  # a bias that is learned, however it is shared
-            self.same(
-                lambda *a: ckl.scaled_dot_product_attention(*a),
-                lambda *a: F.scaled_dot_product_attention(*a),
-                *(q, k, v, normal(*shape, dtype=torch.float16)),
-                error=1e-2,
-            )
+            self.like_torch("scaled_dot_product_attention", q, k, v, normal(*shape, dtype=torch.float16), error=1e-2)
         with self.assertRaisesRegex(NotImplementedError, "no gradient"):
             ckl.attention_decode(q.requires_grad_(), k, v)
 
@@ -309,7 +292,7 @@ class Functions(unittest.TestCase):
         with self.assertRaisesRegex(TypeError, "softmax: torch's tensors are wanted, not ndarray"):
             ckl.softmax(normal(3, 4).cpu().numpy(), -1)
         with self.assertRaisesRegex(NotImplementedError, "softmax: no gradient comes of arrays"):
-            cutekernellib.softmax(normal(3, 4).requires_grad_())
+            cutekernellib.softmax(leaf(3, 4))
         with self.assertRaisesRegex(TypeError, "accelerate: the model is no torch.nn.Module but of int"):
             ckl.accelerate(3)
         with self.assertRaisesRegex(NotImplementedError, "padding=same"):
@@ -339,7 +322,7 @@ class Functions(unittest.TestCase):
             "layer_norm": lambda x: ckl.layer_norm(x, (8,), w),
             "cross_entropy": lambda x: ckl.cross_entropy(x, target),
         }.items():
-            x = normal(3, 8).requires_grad_()
+            x = leaf(3, 8)
             (dx,) = torch.autograd.grad(function(x).square().sum(), x, create_graph=True)
             with self.assertRaisesRegex(NotImplementedError, f"{name}: there is no second gradient"):
                 dx.sum().backward()
@@ -364,11 +347,11 @@ def with_gaps(x):
 class Registration(unittest.TestCase):
     def calls(self):
         """Every operator that has a gradient, and arguments."""
-        x, w, b = (normal(*s).requires_grad_() for s in ((4, 16), (16,), (16,)))
-        image, target = normal(2, 4, 3, 3).requires_grad_(), torch.tensor([1, 2, 0, 3], device=device)
-        q, k, v = (normal(1, 2, 4, 16, dtype=torch.float16).requires_grad_() for _ in "qkv")
+        x, w, b = (leaf(*s) for s in ((4, 16), (16,), (16,)))
+        image, target = leaf(2, 4, 3, 3), torch.tensor([1, 2, 0, 3], device=device)
+        q, k, v = (leaf(1, 2, 4, 16, dtype=torch.float16) for _ in "qkv")
         yield "softmax", (x, 1, True, 1.0)
-        yield "add", (x, normal(4, 16).requires_grad_(), 2.0, -1.0)
+        yield "add", (x, leaf(4, 16), 2.0, -1.0)
         yield "elementwise", ("gelu(a*x+b)", [x, b], ["x", "b"], [2.0], ["a"])
         yield "permute", (image, [2, 0, 3, 1])
         yield "transpose", (image,)
@@ -378,69 +361,63 @@ class Registration(unittest.TestCase):
         yield "reduce", (x.detach(), "argmax", [1], 0)
         yield "layer_norm", (x, w, b, 1e-5)
         yield "rms_norm", (x, w, 1e-5)
-        yield "add_rms_norm", (x, normal(4, 16).requires_grad_(), w, 1e-5)
+        yield "add_rms_norm", (x, leaf(4, 16), w, 1e-5)
         yield "group_norm", (image, 2, None, None, 1e-5)
-        yield "group_norm", (image, 2, normal(4).requires_grad_(), normal(4).requires_grad_(), 1e-5)
+        yield "group_norm", (image, 2, leaf(4), leaf(4), 1e-5)
         yield "cross_entropy", (x, target, None, -100, True, 0.0)
         yield "cross_entropy", (x, target, normal(16), 3, False, 0.1)
         yield "unary", (x, "gelu")
-        yield "silu_mul", (x, normal(4, 16).requires_grad_())
-        yield "rope", (normal(4, 2, 8).requires_grad_(), normal(4, 1, 8).requires_grad_(), target, 1e4, "half", False)
-        yield "rotate", (*(normal(1, h, 4, 8).requires_grad_() for h in (2, 1)), normal(1, 4, 8), normal(1, 4, 8), False)
-        yield "add_layer_norm", (x, normal(4, 16).requires_grad_(), w, b, 1e-5)
-        up, down = normal(8, 16).requires_grad_(), normal(16, 8).requires_grad_()
+        yield "silu_mul", (x, leaf(4, 16))
+        yield "rope", (leaf(4, 2, 8), leaf(4, 1, 8), target, 1e4, "half", False)
+        yield "rotate", (*(leaf(1, h, 4, 8) for h in (2, 1)), normal(1, 4, 8), normal(1, 4, 8), False)
+        yield "add_layer_norm", (x, leaf(4, 16), w, b, 1e-5)
+        up, down = leaf(8, 16), leaf(16, 8)
         for activation in ("identity", "relu", "gelu", "gelu_erf", "silu"):
-            yield "linear", (x, up, normal(8).requires_grad_(), activation, False)
+            yield "linear", (x, up, leaf(8), activation, False)
         yield "linear", (x, down, None, "identity", True)
-        yield "mlp", (x, up, normal(8).requires_grad_(), down, b, normal(4, 16).requires_grad_(), "gelu_erf", False)
+        yield "mlp", (x, up, leaf(8), down, b, leaf(4, 16), "gelu_erf", False)
         yield "mlp", (x, down, None, up, None, None, "silu", True)
-        yield "gated_mlp", (x, up, normal(8, 16).requires_grad_(), down, normal(4, 16).requires_grad_())
+        yield "gated_mlp", (x, up, leaf(8, 16), down, leaf(4, 16))
         for activation, turned, biases in (("gelu", True, True), ("gelu_erf", False, False)):
             wide, high = ((16, 48), (16, 24)) if turned else ((48, 16), (24, 16))
             weights = []
-            for shape, has_bias in (
-                ((16,), True),
-                (wide, biases),
-                ((16, 16), True),
-                ((16,), True),
-                (high, True),
-                (high[::-1], biases),
-            ):
+            shapes = (16,), wide, (16, 16), (16,), high, high[::-1]
+            for shape, has_bias in zip(shapes, (True, biases, True, True, True, biases)):
                 weight = normal(*shape, dtype=torch.float16)
                 out = shape[0] if len(shape) == 1 or not turned else shape[1]
                 weights += [weight, normal(out, dtype=torch.float16) if has_bias else None]
             tokens = normal(2, 3, 16, dtype=torch.float16)
             leaves = [x if x is None else x.div_(4).requires_grad_() for x in (tokens, *weights)]
             yield "block", (*leaves, 2, turned, 0.3, 1e-5, 1e-6, activation, turned)
-            attended = normal(2, 3, 16, dtype=torch.float16).requires_grad_()
+            attended = leaf(2, 3, 16, dtype=torch.float16)
             yield "block_tail", (attended, leaves[0], *leaves[7:], 1e-6, activation, turned)
         for last, bias, gamma in ((True, True, True), (False, False, False)):
             x = normal(2, 16, 5, 4).to(memory_format=torch.channels_last if last else torch.contiguous_format)
             shapes = (16, 1, 3, 3), (16,), (16,), (16,), (24, 16), (24,), (16, 24), (16,), (16,)
             given = True, bias, True, True, True, bias, True, bias, gamma
-            leaves = [normal(*s).requires_grad_() if is_given else None for s, is_given in zip(shapes, given)]
+            leaves = [leaf(*s) if is_given else None for s, is_given in zip(shapes, given)]
             yield "conv_block", (x.requires_grad_(), *leaves, 1, 1, 1e-6, "gelu_erf")
         shapes = (2, 3, 16), (16,), (32, 16), (16, 16), (16, 16), (16, 32), (16,), (24, 16), (24, 16), (16, 24)
         leaves = [normal(*s, dtype=torch.float16).div_(4).requires_grad_() for s in shapes]  # heads of 8: four, of keys two
         yield "decoder_layer", (*leaves, *(normal(1, 3, 8, dtype=torch.float16) for _ in range(2)), 8, 0.3, 1e-5, 1e-6)
         tables = [normal(1, 3, 8, dtype=torch.float16) for _ in range(2)]
         yield "decoder_head", (*leaves[:5], *tables, 8, 1e-5)
-        attended = normal(2, 3, 32, dtype=torch.float16).requires_grad_()
+        attended = leaf(2, 3, 32, dtype=torch.float16)
         yield "decoder_tail", (attended, leaves[0], *leaves[5:], 1e-6)
         sizes = ([1, 1], [1, 1], [1, 1])
-        yield "conv2d", (image, normal(4, 1, 3, 3).requires_grad_(), normal(4).requires_grad_(), *sizes, 4)
+        yield "conv2d", (image, leaf(4, 1, 3, 3), leaf(4), *sizes, 4)
         last = normal(1, 4, 5, 5).to(memory_format=torch.channels_last).requires_grad_()
-        yield "conv2d", (last, normal(2, 4, 3, 3).requires_grad_(), normal(2).requires_grad_(), [2, 2], [1, 1], [1, 1], 1)
+        yield "conv2d", (last, leaf(2, 4, 3, 3), leaf(2), [2, 2], [1, 1], [1, 1], 1)
         plain = (True, 0.25, 0, 0, 0.0)
         yield "attention", (q, k, v, None, None, *plain)
-        yield "attention_packed", (normal(1, 4, 3, 2, 16, dtype=torch.float16).requires_grad_(), True, 0.25)
-        yield "attention", (q, k, v, None, normal(2).requires_grad_(), False, 0.25, 2, 1, 10.0)
-        mask = normal(1, 2, 1, 4, dtype=torch.float16).requires_grad_()
+        yield "attention_packed", (leaf(1, 4, 3, 2, 16, dtype=torch.float16), True, 0.25)
+        yield "attention", (q, k, v, None, leaf(2), False, 0.25, 2, 1, 10.0)
+        mask = leaf(1, 2, 1, 4, dtype=torch.float16)
         yield "attention", (q, k, v, mask, None, False, 0.25, 0, 0, 0.0)
         starts = torch.tensor([0, 1, 4], device=device, dtype=torch.int32)
-        flat = [normal(2, 4, 16, dtype=torch.float16).requires_grad_() for _ in "qkv"]
+        flat = [leaf(2, 4, 16, dtype=torch.float16) for _ in "qkv"]
         yield "attention_ragged", (*flat, starts, starts, None, 3, 3, *plain)
-        yield "attention_ragged", (*flat, starts, starts, normal(2).requires_grad_(), 3, 3, *plain)
+        yield "attention_ragged", (*flat, starts, starts, leaf(2), 3, 3, *plain)
         cache = [normal(2, 2, 6, 16, dtype=torch.float16) for _ in "kv"]
         lengths = torch.tensor([6, 3], device=device, dtype=torch.int32)
         q = normal(2, 4, 1, 16, dtype=torch.float16)
@@ -451,8 +428,6 @@ class Registration(unittest.TestCase):
         yield "attention_decode_append", (q, *cache, *new, lengths, None, None, 0.25, 0, 0.0, 0)
 
     def test_gradients_without_the_dispatcher(self):
-        from cutekernellib.torch import _registry
-
         for name, args in self.calls():
             leaves = [x for x in args if isinstance(x, torch.Tensor) and x.requires_grad]
             gradients = []
@@ -466,8 +441,6 @@ class Registration(unittest.TestCase):
 
     def test_gradients_of_some(self):
         """Of one input alone, or of all but one: the same as where all are wanted."""
-        from cutekernellib.torch import _registry
-
         def gradients(name, args, leaves):
             args = [x.detach().requires_grad_(i in leaves) if isinstance(x, torch.Tensor) else x for i, x in enumerate(args)]
             y = getattr(_registry.differentiable, name)(*args)
@@ -484,8 +457,6 @@ class Registration(unittest.TestCase):
                     torch.testing.assert_close(got, wanted[j], rtol=1e-5, atol=1e-5, msg=lambda m: f"{name}, input {j}: {m}")
 
     def test_without_gradient_and_dispatcher(self):
-        from cutekernellib.torch import _registry
-
         for name, args in self.calls():
             if name.endswith("_append"):  # its cache would change
                 continue
@@ -534,7 +505,7 @@ class Registration(unittest.TestCase):
         torch.testing.assert_close(cutekernellib.softmax(x), x.softmax(-1), check_dtype=True, atol=1e-6, rtol=1e-5)
 
     def test_gradient_beside_integers(self):
-        x, n = normal(5).requires_grad_(), torch.arange(5, dtype=torch.int32, device=device)
+        x, n = leaf(5), torch.arange(5, dtype=torch.int32, device=device)
         ckl.elementwise("x*n", x=x, n=n).sum().backward()
         torch.testing.assert_close(x.grad, n.float())
 
@@ -592,8 +563,6 @@ class Registration(unittest.TestCase):
             torch.testing.assert_close(got, wanted, rtol=2e-2, atol=2e-2)
 
     def test_every_operator_is_among_the_calls(self):
-        from cutekernellib.torch import _registry
-
         forward = {name for name in vars(_registry.direct) if not name.endswith("_backward")}
         self.assertEqual(forward, {name for name, _ in self.calls()})
 
@@ -611,7 +580,7 @@ class Registration(unittest.TestCase):
         def layer(x):
             return ckl.softmax(ckl.gelu(ckl.layer_norm(x, (16,), w, b)), -1)
 
-        x = normal(4, 16).requires_grad_()
+        x = leaf(4, 16)
         backend = "inductor" if device == "cuda" else "aot_eager"
         y = torch.compile(layer, fullgraph=True, backend=backend)(x)
         torch.testing.assert_close(y, layer(x))

@@ -113,7 +113,7 @@ static bool check_lanes(warp *w, const step *s, const uintptr_t *address, size_t
 
 static size_t access_bytes(const step *s)
 {
-    return (size_t)memory_bytes_of(s->inst->type) * (size_t)(s->inst->n ? s->inst->n : 1);
+    return (size_t)ir_memory_bytes(s->inst->type) * (size_t)(s->inst->n ? s->inst->n : 1);
 }
 
 /* Notes an access of neighbouring lanes, the first of which is a->lane. */

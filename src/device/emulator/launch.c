@@ -28,7 +28,7 @@ static ckl_status read_params(launch_state *l, void *const *params)
     for (int i = 0; i < l->kernel->ir.param_count; i++) {
         const ir_param *p = &l->kernel->ir.params[i];
         if (!p->tensor_map) {
-            memcpy(&l->scalar[i], params[i], (size_t)memory_bytes_of(p->type));
+            memcpy(&l->scalar[i], params[i], (size_t)ir_memory_bytes(p->type));
             continue;
         }
         memcpy(l->map_bytes[i], params[i], IR_TENSOR_MAP_BYTES);

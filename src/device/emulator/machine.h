@@ -94,7 +94,6 @@ void move_load(warp *w, const step *s, const uintptr_t *address);
 void move_store(warp *w, const step *s, const uintptr_t *address);
 uint64_t move_atomic(const ir_inst *inst, void *at, uint64_t x);
 bool move_atomics(warp *w, const step *s, const uintptr_t *address); // false: memory is as it was
-int memory_bytes_of(ir_type type);
 
 /* counters.c - what one request costs: wavefronts of shared memory, sectors of global memory. */
 void count_shared(warp *w, const step *s, const uint32_t *offset, int bytes, bool write);

@@ -3,11 +3,6 @@
 
 #include "device/emulator/machine.h"
 
-int memory_bytes_of(ir_type type)
-{
-    return type < (ir_type)CKL_DTYPE_COUNT ? (int)ckl_dtype_bytes(type) : ir_type_bytes(type);
-}
-
 /* Element e of every lane's vector. Inactive lanes carry the address of an active one, so all may be read. */
 #define GATHER(name, R, M)                                       \
     static void name(void *out, const uintptr_t *address, int e) \
@@ -50,7 +45,7 @@ static bool is_dense(const uintptr_t *address, int bytes)
 
 void move_load(warp *w, const step *s, const uintptr_t *address)
 {
-    int bytes = memory_bytes_of(s->inst->type);
+    int bytes = ir_memory_bytes(s->inst->type);
     gather *get = s->inst->type == CKL_I8 ? gather_i8 : gathers[bytes];
     if (s->inst->n == 1 && bytes == s->out[0].bytes && is_dense(address, bytes)) {
         memcpy(lanes_of(w, s->out[0]), (const void *)address[0], (size_t)bytes * LANES);
@@ -65,7 +60,7 @@ void move_load(warp *w, const step *s, const uintptr_t *address)
 
 void move_store(warp *w, const step *s, const uintptr_t *address)
 {
-    int bytes = memory_bytes_of(s->inst->type);
+    int bytes = ir_memory_bytes(s->inst->type);
     if (s->inst->n == 1 && bytes == s->in[1].bytes && is_dense(address, bytes)) {
         memcpy((void *)address[0], lanes_of(w, s->in[1]), (size_t)bytes * LANES);
         return;
@@ -129,14 +124,14 @@ static uint64_t combine(const ir_inst *inst, uint64_t old, uint64_t x)
 
 uint64_t move_atomic(const ir_inst *inst, void *at, uint64_t x)
 {
-    if (memory_bytes_of(inst->type) == 4)
+    if (ir_memory_bytes(inst->type) == 4)
         EXCHANGE(lane_u32);
     EXCHANGE(lane_u64);
 }
 
 bool move_atomics(warp *w, const step *s, const uintptr_t *address)
 {
-    size_t bytes = (size_t)memory_bytes_of(s->inst->type);
+    size_t bytes = (size_t)ir_memory_bytes(s->inst->type);
     result old;
     bool changed = false;
     const unsigned char *x = lanes_of(w, s->in[1]);

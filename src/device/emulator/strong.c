@@ -146,7 +146,7 @@ static uint64_t mix(uint64_t hash, uint64_t value)
 static outcome poll(warp *w, const step *s, const uintptr_t *address)
 {
     uint64_t hash = w->active | 1;
-    size_t bytes = (size_t)memory_bytes_of(s->inst->type);
+    size_t bytes = (size_t)ir_memory_bytes(s->inst->type);
     EACH_ACTIVE(i, w->active) {
         uint64_t value = 0;
         memcpy(&value, (const void *)address[i], bytes);
