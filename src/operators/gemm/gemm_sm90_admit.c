@@ -157,7 +157,7 @@ bool gemm_sm90_may_shear(const ckl_gemm_desc *d)
 static ckl_status admit_shear(const ckl_gemm_desc *d, const gemm_sm90_config *c)
 {
     enum { SPAN = 64 };
-    if (c->sheared && (!gemm_sm90_may_shear(d) || c->swap || c->split > 1 || c->ragged == 1 || c->batched ||
+    if (c->sheared && (!gemm_sm90_may_shear(d) || c->swap || c->split > 1 || c->ragged || c->batched ||
                        c->cluster_m > 1 || c->consumers < 2 || c->tile_n % SPAN != GEMM_SHEAR))
         FAIL(CKL_UNSUPPORTED,
              "gemm sm90: sheared=1 is of a plain D of 16 bits, every other row of which begins inside a sector, in "

@@ -401,9 +401,7 @@ static val start_of(const sm90_kernel *k, bool along_m, val i)
     const int tile = along_m ? k->cfg->tile_m : k->size.tile_n;
     const val extent = along_m ? k->p.m : k->p.n, start = mul(i, imm(tile));
     if (!k->size.within[along_m ? 0 : 1])
-        return along_m || !k->size.shear
-                   ? start
-                   : sub(k->cfg->ragged ? start : max(start, imm(k->size.shear)), imm(k->size.shear));
+        return !along_m && k->size.shear ? sub(max(start, imm(k->size.shear)), imm(k->size.shear)) : start;
     return min(start, sub(max(extent, imm(tile)), imm(tile)));
 }
 
