@@ -28,7 +28,7 @@ static element_steps steps_of(const sm90_kernel *k, const subtile *h, bool async
 {
     enum { LONGEST = 8 }; // a buffer of 16 rows has too few longer vectors
     const int widest = 16 / (int)ckl_dtype_bytes(k->epilogue.d);
-    const int vec = k->cfg->ragged ? k->cfg->row_vec : widest < LONGEST ? widest : LONGEST;
+    const int vec = k->cfg->ragged && !k->cfg->row_vectors ? 1 : widest < LONGEST ? widest : LONGEST;
     int across = WARPGROUP;
     while (k->size.row_cols / vec % across)
         across /= 2;

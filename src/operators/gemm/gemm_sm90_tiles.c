@@ -144,8 +144,8 @@ static int box_of(const gemm_sm90_config *c, int side, int most, int step)
 static int row_cols_of(const gemm_sm90_config *c, int columns, int box)
 {
     const gemm_epilogue *e = &c->epilogue;
-    const bool whole = c->ragged == GEMM_ALL_RAGGED && (e->d == CKL_F32 || c->row_vec > 1) && !c->swap &&
-                       !gemm_uses_x(e) && !e->scatter && !(e->c && c->groups) && c->split == 1;
+    const bool whole = c->ragged == GEMM_ALL_RAGGED && e->d == CKL_F32 && !c->swap && !gemm_uses_x(e) && !e->scatter &&
+                       !(e->c && c->groups) && c->split == 1;
     return whole && c->buffers * box == columns ? columns : box;
 }
 
