@@ -261,6 +261,8 @@ static const char *const cases[] = {
     "pingpong=1 cluster_m=2 cluster_n=1 buffers=4 ragged=2 ctas=1 row_vectors=1'",
     "m=301 n=520 k=72 a=bf16 impl=sm90 config='" IN_TURN
     "tile_m=128 tile_n=136 stages=4 buffers=2 sheared=1' # odd rows begin half a sector early, but in the first tile",
+    "m=140 n=384 ldd=392 k=72 impl=sm90 config='" IN_TURN
+    "tile_m=128 tile_n=136 stages=4 buffers=2 sheared=1' # the last columns of odd rows are a tile of their own",
     "m=300 n=1544 k=200 activation=gelu alpha=0.5 impl=sm90 config='tile_m=128 tile_n=136 stages=4 consumers=2 "
     "pingpong=1 cluster_m=1 cluster_n=2 buffers=4 sheared=1'",
     "m=130 n=1000 k=136 ldd=1016 fill=hard impl=sm90 config='" TWO "tile_m=128 tile_n=72 stages=4 buffers=2 sheared=1'",
