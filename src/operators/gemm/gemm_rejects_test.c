@@ -42,6 +42,8 @@ const test_reject gemm_rejects[] = {
       "gemm sm90: b_stays=1 is of all columns in a tile, not of 128" },
     { "m=300 n=512 k=64 impl=sm90 config='tile_m=128 tile_n=136 consumers=2 stages=4 sheared=1'", CKL_UNSUPPORTED,
       "gemm sm90: sheared=1 is of a plain D of 16 bits" },
+    { "m=300 n=512 k=64 impl=sm90 config='ragged=2 row_vectors=1'", CKL_INVALID,
+      "gemm sm90: row_vectors=1 are of f32 with ragged=2" },
     { "a=e4m3 scale_a=block scale_b=block impl=sm90 config='split=2 pingpong=0 cluster_m=1 cluster_n=1'",
       CKL_UNSUPPORTED, "gemm sm90: scales of blocks go without split and pingpong" },
     { "a=e4m3 scale_a=block scale_b=block impl=sm90 config='tile_m=128 tile_n=192 consumers=2 pingpong=0 cluster_m=1'",

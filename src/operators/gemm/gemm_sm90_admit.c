@@ -30,9 +30,8 @@ static ckl_status admit_tile(const gemm_sm90_config *c)
         FAIL(CKL_INVALID, "gemm sm90: tile_n=%d is not a multiple of %d from 16 to 256", c->tile_n, step);
     if (c->ragged < 0 || c->ragged > GEMM_ALL_RAGGED)
         FAIL(CKL_INVALID, "gemm sm90: ragged=%d is not in 0..2", c->ragged);
-    if (c->row_vec != 1 &&
-        (c->ragged != GEMM_ALL_RAGGED || c->row_vec * (int64_t)ckl_dtype_bytes(c->epilogue.d) != TMA_ALIGNMENT))
-        FAIL(CKL_INVALID, "gemm sm90: row_vec=%d is not 1, or 16 bytes with ragged=%d", c->row_vec, GEMM_ALL_RAGGED);
+    if (c->row_vectors && (c->ragged != GEMM_ALL_RAGGED || c->epilogue.d != CKL_F32))
+        FAIL(CKL_INVALID, "gemm sm90: row_vectors=1 are of f32 with ragged=%d", GEMM_ALL_RAGGED);
     const int accumulators = gemm_sm90_accumulators(c), most = gemm_sm90_accumulators_most(c);
     if (accumulators > most)
         FAIL(CKL_INVALID,
@@ -137,27 +136,21 @@ static ckl_status admit_pointers(const ckl_gemm_desc *d, const gemm_sm90_config 
     return CKL_OK;
 }
 
-bool gemm_splits_sectors(const ckl_gemm_desc *d)
-{
-    enum { SECTOR = 32 };
-    return d->ldd * (int64_t)ckl_dtype_bytes(d->d) % SECTOR == SECTOR / 2;
-}
-
 bool gemm_sm90_may_shear(const ckl_gemm_desc *d)
 {
-    enum { PAIR = 2 };
+    enum { SECTOR = 32, PAIR = 2 };
     const bool scales = d->scale_a || d->scale_b; // beside a bias a tile has no registers for them
     const bool plain = !d->c && !gemm_has_x(d) && !gemm_has_block_scales((choice)d->scale_a) && !(d->bias && scales) &&
                        !d->gated && !d->weighted && !d->epilogue && !d->groups && !d->pointers && !d->scatter &&
                        d->batch == 1;
     return plain && (d->d == CKL_F16 || d->d == CKL_BF16) && gemm_is_k_major(d, 'b') && d->m >= PAIR &&
-           gemm_splits_sectors(d) && d->n % GEMM_SHEAR == 0;
+           d->ldd * PAIR % SECTOR == SECTOR / 2 && d->n % GEMM_SHEAR == 0;
 }
 
 static ckl_status admit_shear(const ckl_gemm_desc *d, const gemm_sm90_config *c)
 {
     enum { SPAN = 64 };
-    if (c->sheared && (!gemm_sm90_may_shear(d) || c->swap || c->split > 1 || c->ragged == 1 || c->batched ||
+    if (c->sheared && (!gemm_sm90_may_shear(d) || c->swap || c->split > 1 || c->ragged || c->batched ||
                        c->cluster_m > 1 || c->consumers < 2 || c->tile_n % SPAN != GEMM_SHEAR))
         FAIL(CKL_UNSUPPORTED,
              "gemm sm90: sheared=1 is of a plain D of 16 bits, every other row of which begins inside a sector, in "
@@ -195,7 +188,7 @@ static ckl_status admit_memory(const gemm_sm90_config *c, const ckl_device_info 
 
 static ckl_status admit_sizes(const ckl_gemm_desc *d, const gemm_sm90_config *c)
 {
-    if ((c->ragged == 0 || c->row_vec > 1) && d->n * (int64_t)ckl_dtype_bytes(d->d) % TMA_ALIGNMENT)
+    if ((c->ragged == 0 || c->row_vectors) && d->n * (int64_t)ckl_dtype_bytes(d->d) % TMA_ALIGNMENT)
         FAIL(CKL_UNSUPPORTED,
              "gemm sm90: n=%" PRId64 " elements of %s are not whole 16-byte chunks: ragged=1 stores them", d->n,
              ckl_dtype_name(d->d));
@@ -248,7 +241,7 @@ ckl_status gemm_sm90_admit(const void *desc, const ckl_device_info *device, cons
     TRY(admit_sizes(d, c));
     TRY(admit_pointers(d, c));
     TRY(admit_batch(d, c));
-    TRY(check_row_alignment(d, c->ragged != GEMM_ALL_RAGGED || c->row_vec > 1));
+    TRY(check_row_alignment(d, c->ragged != GEMM_ALL_RAGGED || c->row_vectors));
     if (gemm_k_tiles(d) < c->split)
         FAIL(CKL_UNSUPPORTED, "gemm sm90: k=%" PRId64 " has fewer tiles of %d than split=%d", d->k, gemm_tile_k(d->a),
              c->split);

@@ -42,8 +42,8 @@ static const fitted_tile fitted_tiles[] = {
     { 64, 96, 1, 0, 2, 1, 1, 0 },   { 64, 64, 2, 1, 1, 1, 1, 0 },   { 64, 64, 1, 0, 1, 2, 1, 0 },
     { 64, 64, 1, 0, 1, 1, 1, 0 },   { 64, 96, 1, 0, 2, 1, 2, 0 },   { 128, 64, 2, 0, 2, 1, 1, 0 },
     { 128, 128, 2, 0, 1, 1, 2, 0 }, { 64, 0, 2, 1, 1, 1, 1, 1 },    { 64, 16, 2, 1, 1, 1, 1, 0 },
-    { 64, 32, 2, 1, 1, 1, 1, 0 },   { 64, 32, 1, 0, 1, 1, 1, 0 },   { 128, 136, 2, 1, 1, 1, 1, 0 },
-    { 128, 136, 2, 1, 1, 2, 1, 0 },
+    { 64, 32, 2, 1, 1, 1, 1, 0 },   { 64, 32, 1, 0, 1, 1, 1, 0 },   { 128, 136, 2, 1, 1, 2, 1, 0 },
+    { 256, 128, 2, 0, 1, 1, 1, 0 },
 };
 
 int64_t gemm_sm90_shared_memory(const gemm_sm90_config *c, const ckl_device_info *device)
@@ -206,7 +206,9 @@ static bool is_mostly_D(const ckl_gemm_desc *d, const ckl_device_info *device)
 static bool suits_D(const ckl_gemm_desc *d, const fitted_tile *t)
 {
     if (d->d == CKL_F32)
-        return t->pingpong && t->tile_m == 64 && t->tile_n == 128;
+        return t->pingpong && t->tile_m == 64 && t->tile_n == 128 && t->cluster_m == 2;
+    if (gemm_sm90_may_shear(d))
+        return t->tile_n == SHEARED_COLUMNS;
     const bool ends_inside = d->k % gemm_tile_k(d->a),
                shares_B = t->tile_n == 192 && t->cluster_m == 2 && ends_inside && gemm_k_tiles(d) > 1;
     return t->pingpong && t->tile_m == 128 && (shares_B || t->cluster_n == 2);
@@ -227,14 +229,15 @@ typedef struct even_tile {
 
 static const even_tile even_tiles[] = {
     { { 64, 256, 1, 0, 1, 1, 1, 0 }, 1, 96, 16 },  { { 64, 256, 1, 0, 1, 1, 1, 1 }, 1, 96, 16 },
-    { { 256, 192, 2, 0, 1, 1, 1, 0 }, 1, 64, 32 }, { { 128, 240, 2, 0, 1, 1, 1, 1 }, 2, 80, 16 },
-    { { 128, 240, 2, 0, 1, 1, 1, 0 }, 2, 96, 32 }, { { 128, 192, 2, 1, 1, 1, 1, 0 }, 4, 136, 8 }
+    { { 256, 192, 2, 0, 1, 1, 1, 0 }, 1, 64, 32 }, { { 192, 192, 3, 0, 2, 1, 1, 0 }, 1, 144, 16 },
+    { { 128, 240, 2, 0, 1, 1, 1, 1 }, 2, 80, 16 }, { { 128, 240, 2, 0, 1, 1, 1, 0 }, 2, 96, 32 },
+    { { 128, 192, 2, 1, 1, 1, 1, 0 }, 4, 136, 8 }
 };
 
 /*
  * Those that make the columns of all turns fewest, or 0: it has none. Of few widths, so that kernels are few. Not where
- * rows begin inside lines: 1904x1904x1904 takes 27.6 us in 192x192, 28.7 in pairs of 128x240. Along an M-major A half
- * spans at least: 1536^3 tn takes 15.9 us as D^T of 128x144, 13.8 in 128x160.
+ * rows begin inside lines: 1904x1904x1904 takes 27.6 us in 192x192, 28.7 in pairs of 128x240. Along an M-major A
+ * not where whole spans are a third more: 1536^3 tn takes 15.9 us as D^T of 128x144, 14.6 of 128x160.
  */
 static int columns_of_even(const ckl_gemm_desc *d, const even_tile *t, const gemm_sm90_config *c,
                            const ckl_device_info *device)
@@ -243,12 +246,11 @@ static int columns_of_even(const ckl_gemm_desc *d, const even_tile *t, const gem
     const bool tall = t->tile.tile_m == 2 * SQUARE && gemm_k_tiles(d) >= STEPS_LEAST / 2;
     const bool deep = gemm_k_tiles(d) >= STEPS_LEAST && gemm_rows_aligned(d, 'a', LINE_BYTES);
     const bool swap = t->tile.swap;
-    const int unit = t->tile.pingpong && d->bias        ? WITH_BIAS
-                     : swap && !gemm_is_k_major(d, 'a') ? SPAN / 2
-                                                        : gemm_sm90_column_step(c);
+    const int unit = t->tile.pingpong && d->bias ? WITH_BIAS : gemm_sm90_column_step(c);
     const int step = (int)max_i64(deep || tall ? t->step : ATOM_COLUMNS, unit);
     const int most = t->tile.tile_n;
     const int64_t down = ceil_div(swap ? d->n : d->m, t->tile.tile_m), across = swap ? d->m : d->n;
+    const bool m_major = swap && !gemm_is_k_major(d, 'a');
     int best = 0;
     int64_t fewest = INT64_MAX; // columns of all turns
     const bool suits = t->tile.tile_m > SPAN || (d->layout == CKL_GEMM_NT && !d->c && gemm_k_tiles(d) >= STEPS_MANY);
@@ -256,7 +258,9 @@ static int columns_of_even(const ckl_gemm_desc *d, const even_tile *t, const gem
         return 0;
     for (int columns = (int)round_up(t->least, unit); columns < most + step; columns += step) {
         const int64_t turns = ceil_div(down * ceil_div(across, min_i64(columns, most)), device->sm_count);
-        if (turns <= t->turns && (columns != SQUARE || t->tile.tile_m < SQUARE) && turns * columns <= fewest) {
+        const int64_t loaded = m_major ? round_up(columns, SPAN) : columns;
+        if (turns <= t->turns && 3 * loaded < 4 * columns && (columns != SQUARE || t->tile.tile_m < SQUARE) &&
+            turns * columns <= fewest) {
             best = (int)min_i64(columns, most);
             fewest = turns * columns;
         }
@@ -323,17 +327,22 @@ static bool is_tall(const ckl_gemm_desc *d, const fitted_tile *t, int columns)
            rows >= TILES * ROWS && gemm_k_tiles(d) <= STEPS;
 }
 
+/* 4096x7168x16384 with scales of blocks takes 778 us in 256x128, 824 in pairs of 128x192; others were not timed. */
+static bool is_for_scales(const fitted_tile *t)
+{
+    return t->tile_m == 256 && t->tile_n == 128;
+}
+
 /* Is a tile considered for a problem? */
 static bool is_considered(const ckl_gemm_desc *d, const fitted_tile *t, const gemm_sm90_config *c,
                           const ckl_device_info *device)
 {
     if (is_one_turn(d, c, device))
         return t == &even_tiles[0].tile;
-    const bool shears = gemm_sm90_may_shear(d) && gemm_k_tiles(d) <= STEPS_FEW;
-    if (t->tile_n == SHEARED_COLUMNS && !shears)
-        return false;
     if (is_mostly_D(d, device))
-        return shears ? t->tile_n == SHEARED_COLUMNS : suits_D(d, t);
+        return suits_D(d, t);
+    if (t->tile_n == SHEARED_COLUMNS || (is_for_scales(t) && !gemm_has_block_scales((choice)d->scale_a)))
+        return false;
     const bool tall_alone = t->pingpong && !t->swap && t->tile_n <= SHARED_COLUMNS;
     return is_narrow_enough(d, t) && may_split(d, t, device) && (!tall_alone || is_tall(d, t, t->tile_n));
 }
@@ -368,7 +377,9 @@ bool gemm_sm90_candidate(const void *desc, const ckl_device_info *device, int i,
     c->epilogue = gemm_epilogue_of(d);
     c->ragged = d->pointers && !gemm_by_pointers(d, 'a') ? GEMM_ALL_RAGGED : ragged_of(d);
     c->split = t->split;
-    c->row_vec = 1;
+    c->row_vectors = d->d == CKL_F32 && is_mostly_D(d, device); // 29135x3584x32 with C takes 222 us so, 236 by TMA
+    if (c->row_vectors)
+        c->ragged = GEMM_ALL_RAGGED;
     c->tile_n = columns_of(d, t, even, c, device);
     c->tile_m = t->tile_m * (is_tall(d, t, c->tile_n) ? 2 : 1);
     c->consumers = t->consumers;

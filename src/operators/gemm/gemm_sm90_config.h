@@ -26,7 +26,8 @@
     X(owner, bool, stays, "0", "0 1", "a CTA takes neighbouring tiles of a row, whose A stays in the stages")       \
     X(owner, bool, b_stays, "0", "0 1", "B stays there, of which each tile has all")                                \
     X(owner, bool, sheared, "0", "0 1", "every other row of a tile of D begins half a sector early")                \
-    X(owner, int, row_vec, "1", "1 4 8", "elements of C and D that a thread copies at once with ragged=2")
+    X(owner, bool, row_vectors, "0", "0 1",                                                                         \
+      "rows of C and D in f32 are copied by threads, 16 bytes each, with ragged=2")
 
 GEMM_CONFIG(gemm_sm90_config, GEMM_SM90_CONFIG);
 
@@ -95,8 +96,7 @@ typedef struct gemm_sm90_shape {
     int64_t stage_bytes, smem_bytes;
 } gemm_sm90_shape;
 
-/* Do rows of D begin at sectors and inside them in turn? May its tiles be sheared then: is it plain and of 16 bits? */
-bool gemm_splits_sectors(const ckl_gemm_desc *d);
+/* May tiles be sheared: do rows of a plain D of 16 bits begin at sectors and inside them in turn? */
 bool gemm_sm90_may_shear(const ckl_gemm_desc *d);
 
 gemm_sm90_shape gemm_sm90_shape_of(const gemm_sm90_config *config);

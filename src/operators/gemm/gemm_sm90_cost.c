@@ -30,7 +30,6 @@ static const double SM_BYTES = 66.5679; // a cycle into an SM
 static const double SM_BYTES_ONE = 75;  // the same of CTAs with one consumer
 static const double SPREAD = 0.4;       // the power of SMs over CTAs by which that grows: L2 serves fewer
 static const double CROSSING_ROW = 1.6; // cycles of a row that lies in two lines of memory
-static const double INSIDE_SECTOR = 0.5;      // more of rows every other of which begins inside a sector
 static const double ABSENT_ROW = 2.54842;     // cycles of a row beyond the last one, which TMA fills with zeros
 static const double SHORT_ROW = 4;            // of a row whose last box K ends inside, times the share of SMs at work
 static const double LATENCY_MEMORY = 2595.26; // cycles from asking for a stage to its arrival, when memory is busy
@@ -41,10 +40,11 @@ static const double COLUMN_SCALE = 1.5;       // cycles of a K step for each col
 static const double PARTIAL = 200;            // cycles of each sum of 64 rows that a consumer scales and adds in f32
 static const double CLUSTER_CTA = 0.05;       // what each more CTA of a cluster adds to a step, unless rows are slow
 static const double PAIR_STEP = 0.97;         // times a step of a pair of 128x128 in batches, or with scales of blocks
-static const double LONG_PAIR = 0.985;        // times one of 128x256 in long products, which save power
-static const double TILE_START = 700; // cycles from a tile's last product to the next tile's first, beside its stores
-static const double BOX_TRIP = 3000;  // cycles of a box of C or X from memory
-static const double STORE = 0.1176;   // cycles of storing an element, of one consumer
+static const double TALL_STEP = 0.95;  // and of 256x128 with them: 4096x7168x16384 778 us, 824 in pairs of 128x192
+static const double LONG_PAIR = 0.985; // times one of 128x256 in long products, which save power
+static const double TILE_START = 700;  // cycles from a tile's last product to the next tile's first, beside its stores
+static const double BOX_TRIP = 3000;   // cycles of a box of C or X from memory
+static const double STORE = 0.1176;    // cycles of storing an element, of one consumer
 static const double ELEMENT_BYTES = 6.4;   // a cycle of an SM, stored one by one; of rows stored whole twice as many
 static const double BOXES_OF_32 = 1.27766; // times storing an element, in boxes of 32 columns
 static const double BOXES_OF_16 = 2.013;   // and of 16
@@ -84,8 +84,7 @@ static double overlapped(double x, double y, double z)
 }
 
 /*
- * Cycles that an operand's row in a stage takes more where some lie in two lines of memory, which L2 serves by turns:
- * of boxes that
+ * Of an operand's rows in a stage, what share lies in two lines of memory, as L2 serves them by turns: of boxes that
  * begin a pitch, or a tile's columns of an operand that is not K-major, from each other. 768x768x3072 nn takes 9.9 us
  * in 72 tiles of 64x128, 15.1 in 96 of 64x96, every other one of which begins inside lines; tt, whose B is K-major,
  * takes 9.5 in those.
@@ -93,13 +92,12 @@ static double overlapped(double x, double y, double z)
 static double crossing_of(const ckl_gemm_desc *d, char matrix, int64_t rows, int64_t of_tile)
 {
     const double MOST = 0.75;
-    enum { SECTOR = 32 };
     int64_t bytes = (matrix == 'a' ? d->lda : d->ldb) * (int64_t)ckl_dtype_bytes(d->a), step = LINE_BYTES;
     if (!gemm_is_k_major(d, matrix) && rows > of_tile && of_tile * (int64_t)ckl_dtype_bytes(d->a) % LINE_BYTES)
-        return MOST * CROSSING_ROW; // of some tiles, for which the others wait
+        return MOST; // of some tiles, for which the others wait
     while (bytes % step)
         step /= 2;
-    return CROSSING_ROW * (1 - (double)step / LINE_BYTES) + (step < SECTOR ? INSIDE_SECTOR : 0);
+    return 1 - (double)step / LINE_BYTES;
 }
 
 /* A problem as the tiles of a config see it. */
@@ -108,7 +106,7 @@ typedef struct tiled_problem {
     int64_t steps;       // along K, of one CTA
     int64_t tiles, ctas; // CTAs at work in the first wave
     int64_t turns;
-    double crossing_m, crossing_n; // cycles of a row of both operands
+    double crossing_m, crossing_n; // shares of rows of both operands
     bool ends_short;               // does K end inside a box?
 } tiled_problem;
 
@@ -122,8 +120,7 @@ static tiled_problem problem_of(const ckl_gemm_desc *d, const gemm_sm90_config *
     p.ends_short = d->k % gemm_tile_k(d->a) != 0;
     p.crossing_m = crossing_of(d, c->swap ? 'b' : 'a', p.rows, c->tile_m);
     p.crossing_n = crossing_of(d, c->swap ? 'a' : 'b', p.cols, c->tile_n);
-    const int shear = c->sheared ? GEMM_SHEAR : 0;
-    int cluster = c->cluster_m * c->cluster_n * c->split;
+    const int cluster = c->cluster_m * c->cluster_n * c->split, shear = c->sheared ? GEMM_SHEAR : 0;
     int64_t slots = gemm_sm90_clusters(sm_count, cluster) * cluster;
     p.tiles = ceil_div(p.rows, c->tile_m * c->cluster_m) *
               ceil_div(p.cols + shear, (c->tile_n - shear) * c->cluster_n) * cluster * d->batch;
@@ -166,7 +163,7 @@ static step_cycles step_of(const tiled_problem *p, const gemm_sm90_config *c, co
         .tensor_cores = fmax(c->groups ? 0 : STEP_LEAST / c->ctas, c->tile_m / 64.0 * 4 * instruction *
                                                                        (TENSOR_CORES - IDLE * (1 - working)) *
                                                                        (c->consumers == 3 ? THREE_CONSUMERS : 1)),
-        .sm = loads + crossing + SHORT_ROW * short_rows + ABSENT_ROW * absent,
+        .sm = loads + CROSSING_ROW * crossing + SHORT_ROW * short_rows + ABSENT_ROW * absent,
     };
     double loop_us = (double)(p->turns * p->steps) * fmax(s.tensor_cores, loads) / CYCLES_PER_US;
     double latency = LATENCY_L2 + (LATENCY_MEMORY - LATENCY_L2) * fmin(1, operands_us / loop_us);
@@ -186,6 +183,8 @@ static double sharing_of(const tiled_problem *p, const gemm_sm90_config *c)
     enum { STEPS_DEEP = 2 * STEPS_MANY, STEPS_LONG = 256 };
     const int ctas = c->cluster_m * c->cluster_n;
     const bool together = ctas == 2 && c->tile_m == 128;
+    if (c->tile_m == 256 && gemm_has_block_scales(c->epilogue.scale_a))
+        return TALL_STEP;
     if (p->crossing_m + p->crossing_n > 0 || c->swap || c->stays ||
         (c->batched == GEMM_SLICES_OF_K && c->tile_n == 128 && c->consumers == 2))
         return 1;
@@ -287,16 +286,14 @@ plan_cost gemm_sm90_cost(const void *desc, const ckl_device_info *device, const 
     double memory = fmin(MEMORY_BYTES_PER_US, (double)p.ctas * MEMORY_BYTES_OF_SM * (c->alone ? ALONE : 1));
     double operands = (double)(d->batch * (d->m * d->k + matrices_B * d->n * d->k)) * (double)ckl_dtype_bytes(d->a);
     const double stored = (double)(d->batch * d->m * d->n) * (double)ckl_dtype_bytes(d->d);
-    const double SPLIT_SECTORS = 1.5; // by whose halves D is stored: 27776x8104x256 of e4m3 217.6 us, x8112 144.0
-    const bool splits = d->n > 1 && gemm_splits_sectors(d) && !c->sheared;
-    const double results = stored * ((splits ? SPLIT_SECTORS : 1) + (c->epilogue.c ? 1 : 0));
+    const double results = stored * (c->epilogue.c ? 2 : 1);
     const step_cycles s = step_of(&p, c, &size, device->sm_count, operands / memory);
     double step = overlapped(s.tensor_cores, s.sm, s.latency) * sharing_of(&p, c) +
                   COLUMN_SCALE * column_scales_of(&size) * c->consumers + PARTIAL * partials_of_step(c, &size);
     double tile = step * (double)p.steps, epilogue = epilogue_of_tile(c, &size), all = tile + epilogue;
-    const bool whole_rows = size.row_cols > size.d_cols;
-    const double by_elements = c->ragged == GEMM_ALL_RAGGED && d->d == CKL_F32 ? results / ELEMENT_BYTES : 0; // of SMs
-    const double stores = by_elements / (double)(p.turns * device->sm_count) / (whole_rows ? 2 : 1);          // cycles
+    const double by_elements =
+        c->ragged == GEMM_ALL_RAGGED && !c->row_vectors && d->d == CKL_F32 ? results / ELEMENT_BYTES : 0; // of all SMs
+    const double stores = by_elements / (double)(p.turns * device->sm_count) / (size.row_cols > size.d_cols ? 2 : 1);
     double turn = c->pingpong ? fmax(fmax(tile, all / 2), stores) : tile + fmax(epilogue / c->ctas, stores);
     double flops = 2.0 * (double)(p.tiles * c->tile_m * c->tile_n * p.steps) * STEP_HALVES;
     double sums = c->batched == GEMM_SLICES_OF_K ? SLICE * c->tile_m * c->tile_n * (double)(p.turns - 1) : 0;

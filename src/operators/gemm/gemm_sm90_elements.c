@@ -24,20 +24,11 @@ typedef struct element_steps {
     int count;
 } element_steps;
 
-/* The first of this thread's columns in D: of sheared tiles that of its rows, all of which begin early or none. */
-static val first_column(const sm90_kernel *k, const consumer_role *c, const subtile *h, int across)
-{
-    if (!k->size.shear)
-        return h->at.col;
-    const val early = ne(bit_and(div(c->tid, imm(across)), imm(1)), imm(0));
-    return add(h->at.col, select(early, imm_as(U32, 0), imm_as(U32, k->size.shear)));
-}
-
-static element_steps steps_of(const sm90_kernel *k, const consumer_role *c, const subtile *h, bool async)
+static element_steps steps_of(const sm90_kernel *k, const subtile *h, bool async)
 {
     enum { LONGEST = 8 }; // a buffer of 16 rows has too few longer vectors
     const int widest = 16 / (int)ckl_dtype_bytes(k->epilogue.d);
-    const int vec = k->cfg->ragged ? k->cfg->row_vec : widest < LONGEST ? widest : LONGEST;
+    const int vec = k->cfg->ragged && !k->cfg->row_vectors ? 1 : widest < LONGEST ? widest : LONGEST;
     int across = WARPGROUP;
     while (k->size.row_cols / vec % across)
         across /= 2;
@@ -51,7 +42,7 @@ static element_steps steps_of(const sm90_kernel *k, const consumer_role *c, cons
                                 : vec == 1 ? "SM80_CP_ASYNC_CACHEALWAYS<32>"
                                            : "SM80_CP_ASYNC_CACHEGLOBAL<128>",
                                 k->epilogue.d, threads, compact(shape(1, vec))),
-        .cD = coordinates_from(cD, 1, first_column(k, c, h, across)),
+        .cD = coordinates_from(cD, 1, h->at.col),
         .step = shape(at_once * down, k->size.row_cols),
         .all = shape(gemm_sm90_last_row(k, h), gemm_sm90_cols_of_D(k)),
         .count = k->size.d_rows / (at_once * down),
@@ -85,7 +76,7 @@ static tensor elements_at(const sm90_kernel *k, const subtile *h, const output_m
 void gemm_sm90_copy_elements(const sm90_kernel *k, const consumer_role *c, const subtile *h, const output_matrix *x,
                              element_way way)
 {
-    const element_steps s = steps_of(k, c, h, way == ELEMENTS_BY_CP_ASYNC);
+    const element_steps s = steps_of(k, h, way == ELEMENTS_BY_CP_ASYNC);
     tensor gX = elements_of(k, h, x); // (M,N)
     LOOP(e, imm(s.count)) {
         tensor cStep = partition_S(&s.each, local_tile(s.cD, s.step, coord(e, 0)), c->tid); // (1,STEPS,1)
@@ -132,7 +123,6 @@ void gemm_sm90_store_elements(const sm90_kernel *k, const consumer_role *c, cons
         if (h->cols + k->size.d_cols < k->size.row_cols)
             return;
         rows.at.col = sub(h->at.col, imm(h->cols));
-        rows.cols = 0;
         rows.sD = rows_of_buffers(c->sD);
     }
     named_sync(c->barrier, WARPGROUP);

@@ -139,16 +139,16 @@ static tensor coordinates_of_subtile(const sm90_kernel *k, const consumer_role *
 }
 
 /* Is a box of the first tile along the columns? None of its rows begins early, and the last columns are stored twice. */
-static val is_first(const sm90_kernel *k, const subtile *h)
+static val is_first(const subtile *h)
 {
-    return k->cfg->ragged ? no() : eq(h->at.col, imm(h->cols));
+    return eq(h->at.col, imm(h->cols));
 }
 
 /* Do this thread's rows, 8 apart, begin early in a sheared tile? */
 static val is_early(const sm90_kernel *k, const consumer_role *c, const subtile *h)
 {
     const val row = coordinate(coordinates_of_subtile(k, c, h), 0, 0);
-    return logical_or(ne(bit_and(row, imm(1)), imm(0)), is_first(k, h));
+    return logical_or(ne(bit_and(row, imm(1)), imm(0)), is_first(h));
 }
 
 /*
@@ -262,7 +262,7 @@ static void store_sheared(const sm90_kernel *k, const subtile *h)
     const int rows = k->size.d_rows / 2;
     const val pair = shift_right(h->at.row, imm(1));
     const int_tuple half = shape(rows, k->size.d_cols);
-    const val late = add(h->at.col, select(is_first(k, h), imm_as(U32, 0), imm_as(U32, k->size.shear)));
+    const val late = add(h->at.col, select(is_first(h), imm_as(U32, 0), imm_as(U32, k->size.shear)));
     tma_store_of(&k->tmaD, local_tile(h->sD, half, coord(0, 0)), pair, late, 0, NULL);
     tma_store_same(&k->tmaC, local_tile(h->sD, half, coord(1, 0)), pair, h->at.col, 0, NULL);
 }
@@ -324,9 +324,7 @@ static void take_buffer(const sm90_kernel *k, const consumer_role *c, subtile *h
     const int buffers = k->cfg->buffers;
     staged_store staged = { c->barrier, WARPGROUP, c->first_thread };
     h->sD = slice(c->sD, _, _, store % buffers);
-    h->sAcc = k->cfg->swap                       ? gemm_sm90_transposed(h->sD)
-              : k->size.shear && !k->cfg->ragged ? rows_in_turn(h->sD)
-                                                 : h->sD;
+    h->sAcc = k->cfg->swap ? gemm_sm90_transposed(h->sD) : k->size.shear ? rows_in_turn(h->sD) : h->sD;
     const bool in_turn =
         count % buffers == 0 && !k->cfg->groups; // buffers go round across tiles; groups' last tiles have fewer stores
     staging_wait(&staged, store == 0 && !in_turn ? 0 : buffers - 1);

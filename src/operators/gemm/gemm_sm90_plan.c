@@ -4,7 +4,7 @@
 /* Copies of 16 bytes, as TMA makes them. */
 static ckl_status check_pointer_alignment(const ckl_gemm_args *x, const gemm_sm90_config *c)
 {
-    bool outputs = c->ragged != GEMM_ALL_RAGGED || c->row_vec > 1;
+    bool outputs = c->ragged != GEMM_ALL_RAGGED || c->row_vectors;
     const struct {
         const char *name;
         const void *pointer;

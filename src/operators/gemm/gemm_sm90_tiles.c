@@ -144,8 +144,8 @@ static int box_of(const gemm_sm90_config *c, int side, int most, int step)
 static int row_cols_of(const gemm_sm90_config *c, int columns, int box)
 {
     const gemm_epilogue *e = &c->epilogue;
-    const bool whole = c->ragged == GEMM_ALL_RAGGED && (e->d == CKL_F32 || c->row_vec > 1) && !c->swap &&
-                       !gemm_uses_x(e) && !e->scatter && !(e->c && c->groups) && c->split == 1;
+    const bool whole = c->ragged == GEMM_ALL_RAGGED && e->d == CKL_F32 && !c->swap && !gemm_uses_x(e) && !e->scatter &&
+                       !(e->c && c->groups) && c->split == 1;
     return whole && c->buffers * box == columns ? columns : box;
 }
 
@@ -401,9 +401,7 @@ static val start_of(const sm90_kernel *k, bool along_m, val i)
     const int tile = along_m ? k->cfg->tile_m : k->size.tile_n;
     const val extent = along_m ? k->p.m : k->p.n, start = mul(i, imm(tile));
     if (!k->size.within[along_m ? 0 : 1])
-        return along_m || !k->size.shear
-                   ? start
-                   : sub(k->cfg->ragged ? start : max(start, imm(k->size.shear)), imm(k->size.shear));
+        return !along_m && k->size.shear ? sub(max(start, imm(k->size.shear)), imm(k->size.shear)) : start;
     return min(start, sub(max(extent, imm(tile)), imm(tile)));
 }
 

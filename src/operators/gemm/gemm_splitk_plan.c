@@ -102,7 +102,7 @@ static bool candidate_splitk(const void *desc, const ckl_device_info *device, in
     if (i >= EVEN_TILES + COUNT_OF(tiles))
         return false;
     c->vec = vector_of(d);
-    p->split = p->row_vec = 1;
+    p->split = 1;
     if (i < EVEN_TILES)
         set_even_tile(i, d, device, p);
     else

@@ -268,8 +268,14 @@ static const char *const cases[] = {
     "tile_m=256 tile_n=128 stages=3 buffers=4 ragged=2 split=1 ctas=1' # the same of both consumers",
     "m=70 n=301 k=72 a=bf16 d=f32 c=1 beta=0 fill=hard impl=sm90 config='" IN_TURN
     "tile_m=64 tile_n=128 stages=4 buffers=4 ragged=2 split=1 ctas=1' # and where C is not read",
+    "m=200 n=532 k=40 d=f32 beta=0.5 fill=hard impl=sm90 config='" IN_TURN
+    "tile_m=64 tile_n=128 stages=4 buffers=4 ragged=2 ctas=1 row_vectors=1' # rows by threads, 16 bytes each",
+    "m=330 n=300 k=72 a=bf16 d=f32 bias=1 ldd=304 impl=sm90 config='tile_m=128 tile_n=128 stages=4 consumers=2 "
+    "pingpong=1 cluster_m=2 cluster_n=1 buffers=4 ragged=2 ctas=1 row_vectors=1'",
     "m=301 n=520 k=72 a=bf16 impl=sm90 config='" IN_TURN
     "tile_m=128 tile_n=136 stages=4 buffers=2 sheared=1' # odd rows begin half a sector early, but in the first tile",
+    "m=140 n=384 ldd=392 k=72 impl=sm90 config='" IN_TURN
+    "tile_m=128 tile_n=136 stages=4 buffers=2 sheared=1' # the last columns of odd rows are a tile of their own",
     "m=300 n=1544 k=200 activation=gelu alpha=0.5 impl=sm90 config='tile_m=128 tile_n=136 stages=4 consumers=2 "
     "pingpong=1 cluster_m=1 cluster_n=2 buffers=4 sheared=1'",
     "m=130 n=1000 k=136 ldd=1016 fill=hard impl=sm90 config='" TWO "tile_m=128 tile_n=72 stages=4 buffers=2 sheared=1'",
