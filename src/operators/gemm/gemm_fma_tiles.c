@@ -2,9 +2,8 @@
  * gemm_fma_tiles.c - how tiles of A and B of an f32 product come to shared memory, where the rows of a tile are
  * contiguous: by cp.async or, of K-major operands, as quads along K through registers.
  *
- * Phased rows are read by aligned quads, each of which lies 0 to 3 elements ahead of the quad of its tile. What a tile's
- * last quads have too much is stored where the next tile begins. The elements before the first quads come one by one,
- * before all others.
+ * Phased rows are read by aligned quads, each of which lies 0 to 3 elements behind the quad of its tile. What a tile
+ * lacks at its end comes with the first quads of the next one, so one more is stored before it is multiplied.
  */
 #include "cute/kernel.h"
 #include "cute/vectors.h"
@@ -75,13 +74,12 @@ static void align_quads(gemm_fma_operand *x)
 {
     for (int i = 0; i < x->copies; i++) {
         if (i && x->even) { // whole quads of rows away
-            x->ahead[i] = x->ahead[0];
+            x->behind[i] = x->behind[0];
             continue;
         }
-        val start = convert(U32, add(x->at, x->from[i]));
-        val bytes = bit_and(sub(imm_as(U32, 0), start), imm_as(U32, (QUAD - 1) * BYTES));
-        x->ahead[i] = convert(I32, div(bytes, imm(BYTES)));
-        x->from[i] = add(x->from[i], convert(U64, bytes));
+        val bytes = bit_and(convert(U32, add(x->at, x->from[i])), imm_as(U32, (QUAD - 1) * BYTES));
+        x->behind[i] = convert(I32, div(bytes, imm(BYTES)));
+        x->from[i] = sub(x->from[i], convert(U64, bytes));
     }
 }
 
@@ -107,7 +105,9 @@ gemm_fma_operand gemm_fma_operand_of(const gemm_fma_config *cfg, char name, cons
     const int rows = is_a ? cfg->tile_m : cfg->tile_n, pitch = k_major ? rows : rows + QUAD,
               threads = is_a ? gemm_fma_threads_m(cfg) : cfg->tile_n / cfg->block_n,
               block = is_a ? cfg->block_m : cfg->block_n, stage = gemm_fma_stage(cfg, rows);
-    gemm_fma_operand x = { .vec = cfg->vec, .stage_bytes = imm(BYTES * stage), .k_pitch = BYTES * pitch };
+    gemm_fma_operand x = {
+        .vec = cfg->vec, .length = convert(I32, p->k), .stage_bytes = imm(BYTES * stage), .k_pitch = BYTES * pitch
+    };
     const layout k = elements_of_k(cfg, k_major, pitch), stages = make_layout(leaf(cfg->stages), leaf(stage)),
                  of_all = make_layout(leaf(cfg->groups_k * cfg->stages), leaf(stage));
     const layout mine = make_layout(shape(QUAD, block / QUAD), stride(1, QUAD * threads));
@@ -128,69 +128,41 @@ val gemm_fma_stage_after(const gemm_fma_config *cfg, val stage)
     return select(eq(stage, imm(cfg->stages - 1)), imm(0), add(stage, imm(1)));
 }
 
-/* Does this thread copy the first elements of K? */
-static val is_first(const gemm_fma_operand *x)
-{
-    return logical_and(x->mine, eq(x->k, imm_as(I32, 0)));
-}
-
 /* The guard of copy i, whose row the matrix may not have. */
 static val guard_of(const gemm_fma_operand *x, int i, val inside)
 {
     return i && x->even ? logical_and(inside, gt(x->rows, imm_as(I32, i * x->step))) : inside;
 }
 
-/* Aligned quads that may reach beyond their rows, by elements. */
+/* Aligned quads that may reach beyond their rows, by elements: those of K alone, in a comparison of unsigned numbers. */
 static void load_elements(const gemm_fma_operand *x, const vector_at quads[], val left, tensor memory)
 {
     vector_at elements[GEMM_FMA_COPIES * QUAD];
+    val first = add(sub(x->length, left), x->k);
     for (int i = 0; i < x->copies * QUAD; i++) {
-        val k = add(add(x->k, x->ahead[i / QUAD]), imm_as(I32, i % QUAD));
+        val k = add(sub(first, x->behind[i / QUAD]), imm_as(I32, i % QUAD));
+        val there = lt(convert(U32, k), convert(U32, x->length));
         elements[i] =
-            (vector_at){ quads[i / QUAD].address, i % QUAD * BYTES, logical_and(quads[i / QUAD].guard, lt(k, left)) };
+            (vector_at){ quads[i / QUAD].address, i % QUAD * BYTES, logical_and(quads[i / QUAD].guard, there) };
     }
     vectors_load(elements, x->copies * QUAD, 1, memory, x->rX.regs, 0);
 }
 
 /*
- * Where the elements of aligned quads belong that lie beyond the four of their tile, which begin at `to`: behind the
- * next gap or, those of the last quads, where the next tile begins: a stage on, or in the ring of the next group.
+ * Where the elements of aligned quads belong that lie before the four of their tile, which begin at `to`: before the
+ * last gap or, those of the first quads, where the tile before ends: in its stage, or the ring of the group before.
  */
-static val beyond_quad(const gemm_fma_config *cfg, const gemm_fma_operand *x, val to, val stage)
+static val before_quad(const gemm_fma_config *cfg, const gemm_fma_operand *x, val to, val before)
 {
     const int last_group = cfg->groups_k - 1, gap = BYTES * gap_of(cfg),
               tile = cfg->depth * x->k_pitch + cfg->depth / QUAD * gap;
-    val next = add(x->to, mul(gemm_fma_stage_after(cfg, stage), x->stage_bytes));
+    val last = add(x->to, mul(before, x->stage_bytes));
     if (last_group) {
         val ring = mul(x->stage_bytes, imm(cfg->stages));
-        next = select(eq(gemm_fma_group(cfg), imm(last_group)), sub(next, mul(ring, imm(last_group))), add(to, ring));
+        last = select(eq(gemm_fma_group(cfg), imm(0)), add(last, mul(ring, imm(last_group))), sub(to, ring));
     }
-    val is_last = eq(rem(x->k, imm_as(I32, cfg->depth)), imm_as(I32, cfg->depth - QUAD));
-    return add(select(is_last, sub(next, imm(tile)), to), imm(gap));
-}
-
-static tensor load_before(const gemm_fma_operand *x, val left)
-{
-    tensor rX = fragment(F32, compact(shape(QUAD, x->copies)));
-    vector_at from[GEMM_FMA_COPIES * QUAD] = { 0 };
-    val row = x->at;
-    for (int i = 0; i < x->copies; i++) {
-        row = add(x->even ? row : x->at, x->from[i]);
-        val first = sub(row, convert(U64, mul(x->ahead[i], imm_as(I32, BYTES))));
-        val count = select(is_first(x), min(x->ahead[i], left), imm_as(I32, 0));
-        for (int k = 0; k < QUAD; k++)
-            from[i * QUAD + k] = (vector_at){ first, k * BYTES, guard_of(x, i, lt(imm_as(I32, k), count)) };
-    }
-    vectors_load(from, x->copies * QUAD, 1, gmem_tensor(x->at, F32, compact(leaf(1))), rX.regs, 0);
-    return rX;
-}
-
-static void store_before(const gemm_fma_operand *x, tensor rX)
-{
-    for (int i = 0; i < x->copies * QUAD; i++)
-        IF(logical_and(is_first(x), lt(imm_as(I32, i % QUAD), x->ahead[i / QUAD])))
-            store_at(IR_SHARED, IR_CACHE_DEFAULT, F32, 1, x->to, i / QUAD * x->to_step + i % QUAD * x->k_pitch,
-                     (val[]){ at(rX, i) });
+    val is_first = eq(rem(x->k, imm_as(I32, cfg->depth)), imm_as(I32, 0));
+    return sub(select(is_first, add(last, imm(tile)), to), imm(gap));
 }
 
 static void load_quads(const gemm_fma_config *cfg, const gemm_fma_operand *x, val left, bool inside)
@@ -212,20 +184,22 @@ static void load_quads(const gemm_fma_config *cfg, const gemm_fma_operand *x, va
     assign(x->at, add(x->at, x->advance));
 }
 
-static void store_quads(const gemm_fma_config *cfg, const gemm_fma_operand *x, val stage)
+/* Into the stage after one, where phased quads have what the tile before lacks. */
+static void store_quads(const gemm_fma_config *cfg, const gemm_fma_operand *x, val before)
 {
     if (!x->rX.regs)
         return;
-    val to = add(x->to, mul(stage, x->stage_bytes)), quad = to, beyond = to;
+    val to = add(x->to, mul(gemm_fma_stage_after(cfg, before), x->stage_bytes)), quad = to, last = to;
     IF(x->mine)
         for (int i = 0; i < x->copies; i++) {
             if (cfg->phased && (i == 0 || !x->even)) {
-                val ahead = mul(convert(U32, x->ahead[i]), imm(x->k_pitch));
-                quad = add(to, ahead);
-                beyond = add(beyond_quad(cfg, x, to, stage), ahead);
+                val behind = mul(convert(U32, x->behind[i]), imm(x->k_pitch));
+                quad = sub(to, behind);
+                last = sub(before_quad(cfg, x, to, before), behind);
             }
-            for (int k = 0; k < x->vec; k++) {
-                val address = cfg->phased && k ? select(ge(x->ahead[i], imm_as(I32, QUAD - k)), beyond, quad) : quad;
+            for (int k = 0; k < QUAD; k++) {
+                const bool may_be_before = cfg->phased && k < QUAD - 1;
+                val address = may_be_before ? select(gt(x->behind[i], imm_as(I32, k)), last, quad) : quad;
                 store_at(IR_SHARED, IR_CACHE_DEFAULT, F32, 1, address, i * x->to_step + k * x->k_pitch,
                          (val[]){ at(x->rX, k, i) });
             }
@@ -267,37 +241,30 @@ static moments moments_of(const gemm_fma_config *cfg, int i)
 static int tiles_ahead(const gemm_fma_config *cfg, int i)
 {
     const moments at = moments_of(cfg, i);
-    return at.load < at.store ? 1 : 2;
+    return (at.load < at.store ? 1 : 2) + cfg->phased;
 }
 
-/*
- * Before the first step: copies of all stages but one are under way, and of a K-major operand the first tile is in
- * shared memory, the second on its way to registers. Both are loaded at once.
- */
 void gemm_fma_begin_tiles(const gemm_fma_config *cfg, const gemm_fma_operand x[2], val left)
 {
-    gemm_fma_operand first[2] = { x[0], x[1] };
+    const int step = gemm_fma_step(cfg), stored = 1 + cfg->phased;
+    gemm_fma_operand first[2][2] = { { x[0], x[1] }, { x[0], x[1] } };
     for (int s = 0; s < cfg->stages - 1; s++) {
         for (int i = 0; i < 2; i++)
-            start_copies(&x[i], sub(left, imm_as(I32, s * gemm_fma_step(cfg))), imm(s));
+            start_copies(&x[i], sub(left, imm_as(I32, s * step)), imm(s));
         cp_async_commit();
     }
-    tensor before[2];
-    for (int i = 0; i < 2; i++) {
-        if (x[i].rX.regs)
-            first[i].rX = fragment_like(x[i].rX, F32);
-        if (cfg->phased && x[i].rX.regs)
-            before[i] = load_before(&x[i], left);
-        load_quads(cfg, &first[i], left, false);
-    }
+    for (int tile = 0; tile < stored; tile++)
+        for (int i = 0; i < 2; i++) {
+            if (x[i].rX.regs)
+                first[tile][i].rX = fragment_like(x[i].rX, F32);
+            load_quads(cfg, &first[tile][i], sub(left, imm_as(I32, tile * step)), false);
+        }
     for (int i = 0; i < 2; i++)
-        if (tiles_ahead(cfg, i) == 2)
-            load_quads(cfg, &x[i], sub(left, imm_as(I32, gemm_fma_step(cfg))), false);
-    for (int i = 0; i < 2; i++) {
-        if (cfg->phased && x[i].rX.regs)
-            store_before(&x[i], before[i]);
-        store_quads(cfg, &first[i], imm(0));
-    }
+        if (tiles_ahead(cfg, i) > stored)
+            load_quads(cfg, &x[i], sub(left, imm_as(I32, stored * step)), false);
+    for (int tile = 0; tile < stored; tile++)
+        for (int i = 0; i < 2; i++)
+            store_quads(cfg, &first[tile][i], imm(tile ? tile - 1 : cfg->stages - 1));
     cp_async_wait(cfg->stages - 2);
     cta_sync();
 }
@@ -308,7 +275,7 @@ void gemm_fma_continue_tiles(const gemm_fma_config *cfg, const gemm_fma_operand 
     const moments at[2] = { moments_of(cfg, 0), moments_of(cfg, 1) };
     for (int i = 0; i < 2; i++)
         if (e == at[i].store)
-            store_quads(cfg, &x[i], gemm_fma_stage_after(cfg, t->ready));
+            store_quads(cfg, &x[i], cfg->phased ? gemm_fma_stage_after(cfg, t->ready) : t->ready);
     for (int i = 0; i < 2; i++) {
         if (e == at[i].load)
             load_quads(cfg, &x[i], sub(t->left, imm_as(I32, tiles_ahead(cfg, i) * step)), t->inside);
