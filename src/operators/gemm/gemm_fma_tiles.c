@@ -27,17 +27,17 @@ static val matrix_row(const gemm_fma_rows *t, val r)
 /* Neighbours load neighbours along K, each thread the same place of every K tile. Fewer loads than threads leave some idle. */
 static void divide_k_major(const gemm_fma_config *cfg, gemm_fma_operand *x, const gemm_fma_rows *t, int rows, val ld)
 {
-    const int across = cfg->depth / QUAD, at_once = gemm_fma_group_threads(cfg) / across;
-    val thread = gemm_fma_thread(cfg), k = mul(thread_at(thread, 0, across, at_once), imm(QUAD)),
+    const int across = cfg->depth / cfg->vec_k, at_once = gemm_fma_group_threads(cfg) / across;
+    val thread = gemm_fma_thread(cfg), k = mul(thread_at(thread, 0, across, at_once), imm(cfg->vec_k)),
         row = thread_at(thread, 1, across, at_once);
-    x->vec = QUAD;
+    x->vec = cfg->vec_k;
     x->copies = rows > at_once ? rows / at_once : 1;
     x->mine = rows < at_once ? lt(row, imm(rows)) : yes();
     x->to = tensor_address(x->sX, coord(row, k, 0));
     k = add(k, mul(gemm_fma_group(cfg), imm(cfg->depth)));
     x->k = convert(I32, k);
     x->rX = fragment(F32, compact(shape(x->vec, x->copies)));
-    x->even = (cfg->phased || gemm_fma_is_tight(cfg)) && !t->lists && !t->half;
+    x->even = gemm_fma_is_tight(cfg) && !t->lists && !t->half;
     x->step = at_once;
     x->rows = convert(I32, min(sub(t->count, row_of_half(t, row)), imm64(rows)));
     for (int i = 0; i < x->copies; i++) {
@@ -70,17 +70,12 @@ static void divide_m_major(const gemm_fma_config *cfg, gemm_fma_operand *x, cons
     x->advance = gemm_fma_bytes(mul(ld, imm64(gemm_fma_step(cfg))));
 }
 
+/* All of a thread's rows are whole quads apart. */
 static void align_quads(gemm_fma_operand *x)
 {
-    for (int i = 0; i < x->copies; i++) {
-        if (i && x->even) { // whole quads of rows away
-            x->behind[i] = x->behind[0];
-            continue;
-        }
-        val bytes = bit_and(convert(U32, add(x->at, x->from[i])), imm_as(U32, (QUAD - 1) * BYTES));
-        x->behind[i] = convert(I32, div(bytes, imm(BYTES)));
-        x->from[i] = sub(x->from[i], convert(U64, bytes));
-    }
+    val bytes = bit_and(convert(U32, add(x->at, x->from[0])), imm_as(U32, (QUAD - 1) * BYTES));
+    x->behind = convert(I32, div(bytes, imm(BYTES)));
+    x->from[0] = sub(x->from[0], convert(U64, bytes));
 }
 
 static int gap_of(const gemm_fma_config *cfg)
@@ -92,23 +87,24 @@ static int gap_of(const gemm_fma_config *cfg)
  * A stage's elements of K are rows apart, with a quad of padding where they are copied along M, else with a gap after
  * each four: lanes that store any of four elements along K, and as many rows as are left, have a bank each.
  */
-static layout elements_of_k(const gemm_fma_config *cfg, bool k_major, int pitch)
+static layout elements_of_k(const gemm_fma_config *cfg, bool by_quads, int pitch)
 {
-    if (!k_major)
+    if (!by_quads)
         return make_layout(leaf(cfg->depth), leaf(pitch));
     return make_layout(shape(QUAD, cfg->depth / QUAD), stride(pitch, QUAD * pitch + gap_of(cfg)));
 }
 
 gemm_fma_operand gemm_fma_operand_of(const gemm_fma_config *cfg, char name, const gemm_values *p, gemm_fma_rows t)
 {
-    const bool is_a = name == 'a', k_major = gemm_k_major(cfg->epilogue.layout, name);
-    const int rows = is_a ? cfg->tile_m : cfg->tile_n, pitch = k_major ? rows : rows + QUAD,
+    const bool is_a = name == 'a', k_major = gemm_k_major(cfg->epilogue.layout, name),
+               by_quads = k_major && cfg->vec_k == QUAD;
+    const int rows = is_a ? cfg->tile_m : cfg->tile_n, pitch = by_quads ? rows : rows + QUAD,
               threads = is_a ? gemm_fma_threads_m(cfg) : cfg->tile_n / cfg->block_n,
               block = is_a ? cfg->block_m : cfg->block_n, stage = gemm_fma_stage(cfg, rows);
     gemm_fma_operand x = {
         .vec = cfg->vec, .length = convert(I32, p->k), .stage_bytes = imm(BYTES * stage), .k_pitch = BYTES * pitch
     };
-    const layout k = elements_of_k(cfg, k_major, pitch), stages = make_layout(leaf(cfg->stages), leaf(stage)),
+    const layout k = elements_of_k(cfg, by_quads, pitch), stages = make_layout(leaf(cfg->stages), leaf(stage)),
                  of_all = make_layout(leaf(cfg->groups_k * cfg->stages), leaf(stage));
     const layout mine = make_layout(shape(QUAD, block / QUAD), stride(1, QUAD * threads));
     x.sX = smem_tensor(is_a ? "A" : "B", F32, layouts_of(3, (layout[]){ compact(leaf(rows)), k, of_all }), 16);
@@ -138,10 +134,9 @@ static val guard_of(const gemm_fma_operand *x, int i, val inside)
 static void load_elements(const gemm_fma_operand *x, const vector_at quads[], val left, tensor memory)
 {
     vector_at elements[GEMM_FMA_COPIES * QUAD];
-    val first = add(sub(x->length, left), x->k);
+    val first = sub(add(sub(x->length, left), x->k), x->behind);
     for (int i = 0; i < x->copies * QUAD; i++) {
-        val k = add(sub(first, x->behind[i / QUAD]), imm_as(I32, i % QUAD));
-        val there = lt(convert(U32, k), convert(U32, x->length));
+        val there = lt(convert(U32, add(first, imm_as(I32, i % QUAD))), convert(U32, x->length));
         elements[i] =
             (vector_at){ quads[i / QUAD].address, i % QUAD * BYTES, logical_and(quads[i / QUAD].guard, there) };
     }
@@ -150,19 +145,13 @@ static void load_elements(const gemm_fma_operand *x, const vector_at quads[], va
 
 /*
  * Where the elements of aligned quads belong that lie before the four of their tile, which begin at `to`: before the
- * last gap or, those of the first quads, where the tile before ends: in its stage, or the ring of the group before.
+ * last gap or, those of the first quads, where the tile before ends.
  */
 static val before_quad(const gemm_fma_config *cfg, const gemm_fma_operand *x, val to, val before)
 {
-    const int last_group = cfg->groups_k - 1, gap = BYTES * gap_of(cfg),
-              tile = cfg->depth * x->k_pitch + cfg->depth / QUAD * gap;
-    val last = add(x->to, mul(before, x->stage_bytes));
-    if (last_group) {
-        val ring = mul(x->stage_bytes, imm(cfg->stages));
-        last = select(eq(gemm_fma_group(cfg), imm(0)), add(last, mul(ring, imm(last_group))), sub(to, ring));
-    }
-    val is_first = eq(rem(x->k, imm_as(I32, cfg->depth)), imm_as(I32, 0));
-    return sub(select(is_first, add(last, imm(tile)), to), imm(gap));
+    const int gap = BYTES * gap_of(cfg), tile = cfg->depth * x->k_pitch + cfg->depth / QUAD * gap;
+    val end = add(add(x->to, mul(before, x->stage_bytes)), imm(tile));
+    return sub(select(eq(x->k, imm_as(I32, 0)), end, to), imm(gap));
 }
 
 static void load_quads(const gemm_fma_config *cfg, const gemm_fma_operand *x, val left, bool inside)
@@ -177,7 +166,7 @@ static void load_quads(const gemm_fma_config *cfg, const gemm_fma_operand *x, va
     }
     const tensor memory = gmem_tensor(x->at, F32, compact(leaf(1)));
     if (inside || !cfg->phased)
-        vectors_load(from, x->copies, QUAD, memory, x->rX.regs, 0);
+        vectors_load(from, x->copies, x->vec, memory, x->rX.regs, 0);
     else
         load_elements(x, from, left, memory);
     warp_sync(); // ptxas, which does not see that stores of the next step wait for them, would let them begin late
@@ -190,19 +179,18 @@ static void store_quads(const gemm_fma_config *cfg, const gemm_fma_operand *x, v
     if (!x->rX.regs)
         return;
     val to = add(x->to, mul(gemm_fma_stage_after(cfg, before), x->stage_bytes)), quad = to, last = to;
+    if (cfg->phased) {
+        val behind = mul(convert(U32, x->behind), imm(x->k_pitch));
+        quad = sub(to, behind);
+        last = sub(before_quad(cfg, x, to, before), behind);
+    }
     IF(x->mine)
-        for (int i = 0; i < x->copies; i++) {
-            if (cfg->phased && (i == 0 || !x->even)) {
-                val behind = mul(convert(U32, x->behind[i]), imm(x->k_pitch));
-                quad = sub(to, behind);
-                last = sub(before_quad(cfg, x, to, before), behind);
-            }
-            for (int k = 0; k < QUAD; k++) {
-                const bool may_be_before = cfg->phased && k < QUAD - 1;
-                val address = may_be_before ? select(gt(x->behind[i], imm_as(I32, k)), last, quad) : quad;
-                store_at(IR_SHARED, IR_CACHE_DEFAULT, F32, 1, address, i * x->to_step + k * x->k_pitch,
-                         (val[]){ at(x->rX, k, i) });
-            }
+        for (int i = 0; i < x->copies * x->vec; i++) {
+            const int k = i % x->vec;
+            const bool may_be_before = cfg->phased && k < QUAD - 1;
+            val address = may_be_before ? select(gt(x->behind, imm_as(I32, k)), last, quad) : quad;
+            store_at(IR_SHARED, IR_CACHE_DEFAULT, F32, 1, address, i / x->vec * x->to_step + k * x->k_pitch,
+                     (val[]){ at(x->rX, i) });
         }
 }
 
