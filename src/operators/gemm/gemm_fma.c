@@ -57,8 +57,8 @@ static void multiply(const gemm_fma_config *cfg, const fragments *f, tensor acc)
 }
 
 /*
- * acc += A tile * B tile. The first factors of the next tile are loaded while the last ones are multiplied, after a wait
- * for what arrives; by then no warp reads the tile before.
+ * acc += A tile * B tile. The first factors of the next tile are loaded while the last ones are multiplied, after a
+ * wait for what arrives; by then no warp reads the tile before.
  */
 static void multiply_tile(const gemm_fma_config *cfg, const gemm_fma_operand x[2], const gemm_fma_tile *t,
                           fragments f[2], tensor acc)

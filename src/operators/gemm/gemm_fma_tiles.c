@@ -1,9 +1,9 @@
 /*
  * gemm_fma_tiles.c - how tiles of A and B of an f32 product come to shared memory, where the rows of a tile are
- * contiguous: by cp.async or, of K-major operands, as quads along K through registers.
+ * contiguous: by cp.async or, of K-major operands, through registers, by elements along K or by quads.
  *
- * Phased rows are read by aligned quads, each of which lies 0 to 3 elements behind the quad of its tile. What a tile
- * lacks at its end comes with the first quads of the next one, so one more is stored before it is multiplied.
+ * Phased quads are the aligned ones of rows that begin anywhere. Each lies 0 to 3 elements behind the quad of its tile:
+ * what a tile lacks at its end comes with the first quads of the next one, which is stored before it is multiplied.
  */
 #include "cute/kernel.h"
 #include "cute/vectors.h"
@@ -24,7 +24,10 @@ static val matrix_row(const gemm_fma_rows *t, val r)
     return t->half ? add(row, select(ge(r, imm(t->half)), t->count, imm64(0))) : row;
 }
 
-/* Neighbours load neighbours along K, each thread the same place of every K tile. Fewer loads than threads leave some idle. */
+/*
+ * K-major: neighbours load neighbours along K, each thread the same place of every K tile, one element or four. Fewer
+ * loads than threads leave the last ones idle.
+ */
 static void divide_k_major(const gemm_fma_config *cfg, gemm_fma_operand *x, const gemm_fma_rows *t, int rows, val ld)
 {
     const int across = cfg->depth / cfg->vec_k, at_once = gemm_fma_group_threads(cfg) / across;
@@ -84,8 +87,8 @@ static int gap_of(const gemm_fma_config *cfg)
 }
 
 /*
- * A stage's elements of K are rows apart, with a quad of padding where they are copied along M, else with a gap after
- * each four: lanes that store any of four elements along K, and as many rows as are left, have a bank each.
+ * A stage's elements of K are rows apart, with a quad of padding, by which lanes that store elements along K have a
+ * bank each. Lanes that store quads have one by gaps after each four, and phased ones, too: any of the four in any row.
  */
 static layout elements_of_k(const gemm_fma_config *cfg, bool by_quads, int pitch)
 {
@@ -130,7 +133,7 @@ static val guard_of(const gemm_fma_operand *x, int i, val inside)
     return i && x->even ? logical_and(inside, gt(x->rows, imm_as(I32, i * x->step))) : inside;
 }
 
-/* Aligned quads that may reach beyond their rows, by elements: those of K alone, in a comparison of unsigned numbers. */
+/* Quads that may reach beyond their rows, by elements: those of K alone, by a comparison of unsigned numbers. */
 static void load_elements(const gemm_fma_operand *x, const vector_at quads[], val left, tensor memory)
 {
     vector_at elements[GEMM_FMA_COPIES * QUAD];
