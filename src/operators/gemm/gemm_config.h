@@ -316,26 +316,30 @@ void gemm_tiled(const void *config, int kernel);
 
 /* fma */
 
-#define GEMM_FMA_CONFIG(X, owner)                                                                \
-    X(owner, int, tile_m, "128", "8 16 32 64 96 128 256", "rows of D of a CTA")                  \
-    X(owner, int, tile_n, "128", "8 16 32 64 96 128 256", "columns of D of a CTA")               \
-    X(owner, int, block_m, "16", "4 8 12 16", "rows of D of a thread")                           \
-    X(owner, int, block_n, "8", "4 8 12 16", "columns of D of a thread")                         \
-    X(owner, int, lanes_m, "4", "2 4 8 16", "threads of a warp along M")                         \
-    X(owner, int, depth, "8", "8 16 32", "elements of K in a stage")                             \
-    X(owner, int, stages, "4", "2 3 4 5", "K tiles in shared memory")                            \
-    X(owner, int, groups_k, "1", "1 2 4", "groups of threads that share out K tiles")            \
-    X(owner, int, vec, "1", "1 2 4", "elements of a copy of an operand that is not K-major")     \
-    X(owner, bool, phased, "0", "0 1", "rows of K-major operands may begin or end inside quads") \
-    X(owner, bool, whole, "0", "0 1", "rows of C, D and X are whole 16 bytes long, and apart")   \
-    X(owner, bool, sliced, "0", "0 1", "tiles that leave SMs without work share out K")          \
-    X(owner, int, grouped, "0", "0 1 2", GEMM_GROUPED_HELP)                                      \
+#define GEMM_FMA_CONFIG(X, owner)                                                              \
+    X(owner, int, tile_m, "128", "8 16 32 64 96 128 256", "rows of D of a CTA")                \
+    X(owner, int, tile_n, "128", "8 16 32 64 96 128 256", "columns of D of a CTA")             \
+    X(owner, int, block_m, "16", "4 8 12 16", "rows of D of a thread")                         \
+    X(owner, int, block_n, "8", "4 8 12 16", "columns of D of a thread")                       \
+    X(owner, int, lanes_m, "4", "2 4 8 16", "threads of a warp along M")                       \
+    X(owner, int, depth, "8", "8 16 32", "elements of K in a stage")                           \
+    X(owner, int, stages, "4", "2 3 4 5", "K tiles in shared memory")                          \
+    X(owner, int, groups_k, "1", "1 2 4", "groups of threads that share out K tiles")          \
+    X(owner, int, vec, "1", "1 2 4", "elements of a copy of an operand that is not K-major")   \
+    X(owner, int, vec_k, "1", "1 4", "the same of one that is, which registers transpose")     \
+    X(owner, bool, phased, "0", "0 1", "of quads of rows that begin or end inside them")       \
+    X(owner, bool, whole, "0", "0 1", "rows of C, D and X are whole 16 bytes long, and apart") \
+    X(owner, bool, sliced, "0", "0 1", "tiles that leave SMs without work share out K")        \
+    X(owner, int, grouped, "0", "0 1 2", GEMM_GROUPED_HELP)                                    \
     X(owner, int, ctas, "2", "1 2 3 4 6 8", "CTAs that an SM holds at once, which limits registers")
 
 GEMM_CONFIG(gemm_fma_config, GEMM_FMA_CONFIG);
 
 /* Threads of a CTA, a block of D each. */
 int gemm_fma_threads(const gemm_fma_config *config);
+
+/* Do sums leave a thread few registers? */
+bool gemm_fma_is_tight(const gemm_fma_config *config);
 
 /* Elements of shared memory for a stage of so many rows of A or B. */
 int gemm_fma_stage(const gemm_fma_config *config, int rows);

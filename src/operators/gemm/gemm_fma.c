@@ -57,8 +57,8 @@ static void multiply(const gemm_fma_config *cfg, const fragments *f, tensor acc)
 }
 
 /*
- * acc += A tile * B tile. The first factors of the next tile are loaded while the last ones are multiplied, after a wait
- * for what arrives; by then no warp reads the tile before.
+ * acc += A tile * B tile. The first factors of the next tile are loaded while the last ones are multiplied, after a
+ * wait for what arrives; by then no warp reads the tile before.
  */
 static void multiply_tile(const gemm_fma_config *cfg, const gemm_fma_operand x[2], const gemm_fma_tile *t,
                           fragments f[2], tensor acc)
@@ -77,12 +77,11 @@ static void multiply_tile(const gemm_fma_config *cfg, const gemm_fma_operand x[2
     }
 }
 
-/* The first steps, whose loads are of quads that lie inside their rows, wherever in two steps and a quad these begin. */
+/* The first steps, in which whole tiles are loaded, the third after the one that is multiplied. */
 static val steps_inside(const gemm_fma_config *cfg, val k)
 {
-    enum { AHEAD = 2 };
-    val most = imm64(QUAD - 1), ahead = imm64(AHEAD);
-    return convert(U32, sub(max(div(sub(max(k, most), most), imm64(gemm_fma_step(cfg))), ahead), ahead));
+    enum { AHEAD = 3 };
+    return convert(U32, sub(max(div(k, imm64(gemm_fma_step(cfg))), imm64(AHEAD)), imm64(AHEAD)));
 }
 
 /* acc = A * B over all of K. Phased operands have a loop of their own for the last steps, which load elements. */

@@ -25,9 +25,6 @@ val gemm_fma_place_n(const gemm_fma_config *cfg);
 val gemm_fma_group(const gemm_fma_config *cfg);
 val gemm_fma_thread(const gemm_fma_config *cfg);
 
-/* Do sums leave a thread few registers? */
-bool gemm_fma_is_tight(const gemm_fma_config *cfg);
-
 /*
  * The rows of a matrix that a tile has, of `count` in all; of a gated B the tile's upper half is of the last columns.
  */
@@ -39,23 +36,24 @@ typedef struct gemm_fma_rows {
 
 /* This thread's copies of an operand's tiles along K, and its partition to multiply. */
 typedef struct gemm_fma_operand {
-    tensor sX;                  // (ROWS,BK,STAGES)
-    tensor tCsX;                // ((QUAD,QUADS),BK,STAGES)
-    int vec;                    // elements of a copy
-    int copies;                 // of a stage
-    int step;                   // between them: elements of K, where K is not contiguous, else rows
-    val k;                      // i32: of the first copy, in its tile
-    bool even;                  // are copies evenly apart? That spares a thread their addresses
-    val from[GEMM_FMA_COPIES];  // u64: bytes from `at`, or, of even ones but for the first, from the one before
-    val rows;                   // i32: of the matrix from the first on, for even ones
-    val to, stage_bytes;        // in shared memory: the first copy of stage 0
-    int to_step, k_pitch;       // bytes between copies there, and between elements of K
-    val valid;                  // u32: bytes of a copy that lie in the matrix
-    val at;                     // u64 variable: the K tile that is loaded next
-    val advance;                // u64: bytes to the one after
-    tensor rX;                  // (VEC,COPIES): of a K-major one, the tile before on its way to shared memory
-    val mine;                   // predicate: this thread has some of it
-    val ahead[GEMM_FMA_COPIES]; // i32: of a phased one, elements from a tile's quads to the aligned ones
+    tensor sX;                 // (ROWS,BK,STAGES)
+    tensor tCsX;               // ((QUAD,QUADS),BK,STAGES)
+    int vec;                   // elements of a copy
+    int copies;                // of a stage
+    int step;                  // between them: elements of K, where K is not contiguous, else rows
+    val k;                     // i32: of the first copy, in its tile
+    bool even;                 // are copies evenly apart? That spares a thread their addresses
+    val from[GEMM_FMA_COPIES]; // u64: bytes from `at`, or, of even ones but for the first, from the one before
+    val rows;                  // i32: of the matrix from the first on, for even ones
+    val to, stage_bytes;       // in shared memory: the first copy of stage 0
+    int to_step, k_pitch;      // bytes between copies there, and between elements of K
+    val valid;                 // u32: bytes of a copy that lie in the matrix
+    val at;                    // u64 variable: the K tile that is loaded next
+    val advance;               // u64: bytes to the one after
+    tensor rX;                 // (VEC,COPIES): of a K-major one, the tile before on its way to shared memory
+    val mine;                  // predicate: this thread has some of it
+    val behind;                // i32: of a phased one, elements from the aligned quads to those of a tile
+    val length;                // i32: all of K
 } gemm_fma_operand;
 
 /* The K tile that is multiplied; those after it are on their way. */

@@ -45,15 +45,15 @@ typedef struct tile_turns {
 /* From runs on an H200 (bench/notes/gemm.md): cycles, but for the launch. */
 static const struct {
     double launch_us;
-    double fma, load;        // of 128 multiply-adds; of a warp's load from shared memory
-    double along, across[2]; // of 32 elements copied: of K-major operands, or of others singly or in vectors
-    double hidden;           // the part of the shorter of both, multiply-adds and accesses, that is seen
-    double alone, latency;   // a lone CTA: of a step, and of each row or column of a block, but multiply-adds
-    double cta, stored;      // before and behind the steps of each CTA of an SM; for 128 elements of D
-    double group[2];         // to add the sums of another group of threads, of D singly or in vectors
-    double merge, merged;    // of the second kernel; bytes of slices in a cycle
-    double missing;          // work's growth where warps are missing, of what hides all
-} fit = { 1.1, 1.07, 1.13, 4.5, { 10.7, 4.0 }, 0.43, 220, 2.83, 850, 22.4, { 2490, 1010 }, 3430, 13.7, 0.16 };
+    double fma, load;           // of 128 multiply-adds; of a warp's load from shared memory
+    double along[2], across[2]; // of 32 elements copied: of K-major operands or not, singly or in vectors
+    double hidden;              // the part of the shorter of both, multiply-adds and accesses, that is seen
+    double alone, latency;      // a lone CTA: of a step, and of each row or column of a block, but multiply-adds
+    double cta, stored;         // before and behind the steps of each CTA of an SM; for 128 elements of D
+    double group[2];            // to add the sums of another group of threads, of D singly or in vectors
+    double merge, merged;       // of the second kernel; bytes of slices in a cycle
+    double missing;             // work's growth where warps are missing, of what hides all
+} fit = { 1.1, 1.07, 1.13, { 6.3, 4.5 }, { 10.7, 4.0 }, 0.43, 220, 2.83, 850, 22.4, { 2490, 1010 }, 3430, 13.7, 0.16 };
 
 /* Of an SM, for a step of each CTA: multiply-adds beside accesses to shared memory. */
 static double step_cycles(const gemm_fma_config *c)
@@ -62,7 +62,7 @@ static double step_cycles(const gemm_fma_config *c)
     double accesses = warps * fit.load * (c->block_m + c->block_n) / GEMM_FMA_QUAD;
     for (const char *x = "ab"; *x; x++) {
         const bool k_major = gemm_k_major(c->epilogue.layout, *x);
-        const double copy = k_major ? fit.along : fit.across[c->vec > 1];
+        const double copy = k_major ? fit.along[c->vec_k > 1] : fit.across[c->vec > 1];
         accesses += (double)(*x == 'a' ? c->tile_m : c->tile_n) / WARP * copy;
     }
     const double fmas = fit.fma * c->tile_m * c->tile_n / 128;
@@ -169,9 +169,10 @@ static bool divides(const ckl_gemm_desc *d, const gemm_fma_config *c, char name)
 {
     const int rows = name == 'a' ? c->tile_m : c->tile_n, threads = gemm_fma_threads(c) / c->groups_k;
     if (gemm_is_k_major(d, name)) {
-        const int across = c->depth / GEMM_FMA_QUAD, at_once = across ? threads / across : 0;
-        return across && c->depth % GEMM_FMA_QUAD == 0 && threads % across == 0 && at_once % GEMM_FMA_QUAD == 0 &&
-               rows / at_once <= GEMM_FMA_COPIES && (rows % at_once == 0 || rows < at_once);
+        const int across = c->depth / c->vec_k, at_once = across ? threads / across : 0;
+        return across && c->depth % c->vec_k == 0 && threads % across == 0 &&
+               (!c->phased || at_once % GEMM_FMA_QUAD == 0) && rows / at_once <= GEMM_FMA_COPIES &&
+               (rows % at_once == 0 || rows < at_once);
     }
     return rows % c->vec == 0 && threads % (rows / c->vec) == 0 && c->depth % (threads / (rows / c->vec)) == 0;
 }
@@ -191,7 +192,7 @@ static const gemm_fma_config tiles[] = { TILE(128, 64, 8, 8, 4, 16, 3, 1, 3),  T
 
 static bool candidate_fma(const void *desc, const ckl_device_info *device, int i, void *config)
 {
-    enum { DEPTH_LEAST = 8, FULL = 256 };
+    enum { DEPTH_LEAST = 8, SHORT_K = 128, DEEP_K = 640, FULL = 256, SMALL = 32 };
     const ckl_gemm_desc *d = desc;
     gemm_fma_config *c = config;
     if (i >= COUNT_OF(tiles) - (is_phased(d) || d->gather ? 2 : 0))
@@ -200,14 +201,19 @@ static bool candidate_fma(const void *desc, const ckl_device_info *device, int i
     c->epilogue = gemm_epilogue_of(d);
     c->whole = is_whole(d);
     c->grouped = gemm_grouped_of(d);
-    c->phased = is_phased(d);
-    c->stages = (int)max_i64(c->stages, c->phased ? PHASED_STAGES : 0);
-    const bool elements = c->groups_k > 1 && vector_of(d) == 1;           // whose addresses fill registers
     const bool is_full = c->groups_k == 1 && gemm_fma_threads(c) == FULL; // without a register for anything else
+    c->phased = is_phased(d) && is_full && d->k > DEEP_K && !d->gather && !d->gated;
+    c->vec_k = is_phased(d) && !c->phased ? 1 : GEMM_FMA_QUAD;
+    const bool elements = c->vec_k == 1 || (c->groups_k > 1 && vector_of(d) == 1); // whose addresses fill registers
+    const bool is_short = c->depth == 2 * DEPTH_LEAST && d->k <= SHORT_K &&
+                          gemm_tiles(d, c->tile_m, c->tile_n) > device->sm_count; // lone CTAs wait at each step
     const bool is_plain = d->layout == CKL_GEMM_NT && !gemm_is_backward((choice)d->activation) && !d->gated &&
                           !d->gather && !d->groups && !d->pointers;
-    if (c->depth > DEPTH_LEAST && (elements || d->k <= c->depth / 2 || (is_full && !is_plain)))
+    if (c->depth > DEPTH_LEAST && (elements || d->k <= c->depth / 2 || is_short || (is_full && !is_plain)))
         c->depth /= 2;
+    const bool is_vector = c->vec_k == GEMM_FMA_QUAD && vector_of(d) == GEMM_FMA_QUAD && c->whole;
+    if (is_vector && is_short && c->groups_k == 1 && c->block_m * c->block_n <= SMALL)
+        c->ctas++; // short steps leave registers for one more: 10240x128x112 14.8 us by four, 12.2 by five
     for (c->vec = vector_of(d); c->vec > 1 && (!divides(d, c, 'a') || !divides(d, c, 'b')); c->vec /= 2)
         ;
     c->sliced = !d->groups && !d->batch_invariant;
@@ -259,10 +265,14 @@ static ckl_status admit_fma(const void *desc, const ckl_device_info *device, con
     TRY(admit_tile(c));
     if (d->m > INT32_MAX || d->n > INT32_MAX / 2 || d->k > INT32_MAX || gemm_tiles(d, c->tile_m, c->tile_n) > INT32_MAX)
         FAIL(CKL_UNSUPPORTED, "gemm fma: a size, or their tiles, are beyond 32 bits");
-    if (c->phased && c->stages < PHASED_STAGES)
-        FAIL(CKL_INVALID, "gemm fma: stages=%d are less than %d, which phased=1 writes", c->stages, PHASED_STAGES);
-    if (!c->phased && is_phased(d))
-        FAIL(CKL_UNSUPPORTED, "gemm fma: rows along K are not whole quads: phased=1 takes them");
+    if (c->vec_k == GEMM_FMA_QUAD ? !c->phased && is_phased(d) : c->vec_k != 1)
+        FAIL(CKL_UNSUPPORTED, "gemm fma: vec_k=%d is not 1, or rows along K are not whole quads", c->vec_k);
+    if (c->phased && (c->vec_k == 1 || c->groups_k > 1 || c->stages < PHASED_STAGES || !gemm_fma_is_tight(c) ||
+                      d->gather || d->gated))
+        FAIL(CKL_UNSUPPORTED,
+             "gemm fma: phased=1 is of vec_k=%d and %d stages, with few registers for sums, without "
+             "groups_k, gather and gated",
+             GEMM_FMA_QUAD, PHASED_STAGES);
     const int threads = gemm_fma_threads(c);
     if (c->ctas < 1 || threads > device->threads_per_cta_max || c->ctas * threads > THREADS_PER_SM)
         FAIL(CKL_INVALID, "gemm fma: ctas=%d of %d threads are not in 1..%d threads of an SM", c->ctas, threads,
@@ -288,8 +298,8 @@ static ckl_status admit_fma(const void *desc, const ckl_device_info *device, con
 static ckl_status check_alignment(const ckl_gemm_desc *d, const gemm_fma_config *c, const ckl_gemm_args *x)
 {
     TRY(gemm_check_operand_vectors("fma", d, x, false, "vec", 4 * c->vec));
-    if (!c->phased)
-        TRY(gemm_check_operand_vectors("fma", d, x, true, "phased", TMA_ALIGNMENT));
+    if (c->vec_k == GEMM_FMA_QUAD && !c->phased)
+        TRY(gemm_check_operand_vectors("fma", d, x, true, "vec_k", TMA_ALIGNMENT));
     if (c->whole && !d->pointers && !PLAN_ALIGNED(TMA_ALIGNMENT, x->c, x->d, x->x))
         FAIL(CKL_INVALID,
              "gemm fma: c=%p, d=%p or x=%p is not aligned to 16 bytes; config='whole=0' takes any alignment", x->c,

@@ -1,10 +1,9 @@
 /*
  * gemm_fma_tiles.c - how tiles of A and B of an f32 product come to shared memory, where the rows of a tile are
- * contiguous: by cp.async or, of K-major operands, as quads along K through registers.
+ * contiguous: by cp.async or, of K-major operands, through registers, by elements along K or by quads.
  *
- * Phased rows are read by aligned quads, each of which lies 0 to 3 elements ahead of the quad of its tile. What a tile's
- * last quads have too much is stored where the next tile begins. The elements before the first quads come one by one,
- * before all others.
+ * Phased quads are the aligned ones of rows that begin anywhere. Each lies 0 to 3 elements behind the quad of its tile:
+ * what a tile lacks at its end comes with the first quads of the next one, which is stored before it is multiplied.
  */
 #include "cute/kernel.h"
 #include "cute/vectors.h"
@@ -25,20 +24,23 @@ static val matrix_row(const gemm_fma_rows *t, val r)
     return t->half ? add(row, select(ge(r, imm(t->half)), t->count, imm64(0))) : row;
 }
 
-/* Neighbours load neighbours along K, each thread the same place of every K tile. Fewer loads than threads leave some idle. */
+/*
+ * K-major: neighbours load neighbours along K, each thread the same place of every K tile, one element or four. Fewer
+ * loads than threads leave the last ones idle.
+ */
 static void divide_k_major(const gemm_fma_config *cfg, gemm_fma_operand *x, const gemm_fma_rows *t, int rows, val ld)
 {
-    const int across = cfg->depth / QUAD, at_once = gemm_fma_group_threads(cfg) / across;
-    val thread = gemm_fma_thread(cfg), k = mul(thread_at(thread, 0, across, at_once), imm(QUAD)),
+    const int across = cfg->depth / cfg->vec_k, at_once = gemm_fma_group_threads(cfg) / across;
+    val thread = gemm_fma_thread(cfg), k = mul(thread_at(thread, 0, across, at_once), imm(cfg->vec_k)),
         row = thread_at(thread, 1, across, at_once);
-    x->vec = QUAD;
+    x->vec = cfg->vec_k;
     x->copies = rows > at_once ? rows / at_once : 1;
     x->mine = rows < at_once ? lt(row, imm(rows)) : yes();
     x->to = tensor_address(x->sX, coord(row, k, 0));
     k = add(k, mul(gemm_fma_group(cfg), imm(cfg->depth)));
     x->k = convert(I32, k);
     x->rX = fragment(F32, compact(shape(x->vec, x->copies)));
-    x->even = (cfg->phased || gemm_fma_is_tight(cfg)) && !t->lists && !t->half;
+    x->even = gemm_fma_is_tight(cfg) && !t->lists && !t->half;
     x->step = at_once;
     x->rows = convert(I32, min(sub(t->count, row_of_half(t, row)), imm64(rows)));
     for (int i = 0; i < x->copies; i++) {
@@ -71,18 +73,12 @@ static void divide_m_major(const gemm_fma_config *cfg, gemm_fma_operand *x, cons
     x->advance = gemm_fma_bytes(mul(ld, imm64(gemm_fma_step(cfg))));
 }
 
+/* All of a thread's rows are whole quads apart. */
 static void align_quads(gemm_fma_operand *x)
 {
-    for (int i = 0; i < x->copies; i++) {
-        if (i && x->even) { // whole quads of rows away
-            x->ahead[i] = x->ahead[0];
-            continue;
-        }
-        val start = convert(U32, add(x->at, x->from[i]));
-        val bytes = bit_and(sub(imm_as(U32, 0), start), imm_as(U32, (QUAD - 1) * BYTES));
-        x->ahead[i] = convert(I32, div(bytes, imm(BYTES)));
-        x->from[i] = add(x->from[i], convert(U64, bytes));
-    }
+    val bytes = bit_and(convert(U32, add(x->at, x->from[0])), imm_as(U32, (QUAD - 1) * BYTES));
+    x->behind = convert(I32, div(bytes, imm(BYTES)));
+    x->from[0] = sub(x->from[0], convert(U64, bytes));
 }
 
 static int gap_of(const gemm_fma_config *cfg)
@@ -91,24 +87,27 @@ static int gap_of(const gemm_fma_config *cfg)
 }
 
 /*
- * A stage's elements of K are rows apart, with a quad of padding where they are copied along M, else with a gap after
- * each four: lanes that store any of four elements along K, and as many rows as are left, have a bank each.
+ * A stage's elements of K are rows apart, with a quad of padding, by which lanes that store elements along K have a
+ * bank each. Lanes that store quads have one by gaps after each four, and phased ones, too: any of the four in any row.
  */
-static layout elements_of_k(const gemm_fma_config *cfg, bool k_major, int pitch)
+static layout elements_of_k(const gemm_fma_config *cfg, bool by_quads, int pitch)
 {
-    if (!k_major)
+    if (!by_quads)
         return make_layout(leaf(cfg->depth), leaf(pitch));
     return make_layout(shape(QUAD, cfg->depth / QUAD), stride(pitch, QUAD * pitch + gap_of(cfg)));
 }
 
 gemm_fma_operand gemm_fma_operand_of(const gemm_fma_config *cfg, char name, const gemm_values *p, gemm_fma_rows t)
 {
-    const bool is_a = name == 'a', k_major = gemm_k_major(cfg->epilogue.layout, name);
-    const int rows = is_a ? cfg->tile_m : cfg->tile_n, pitch = k_major ? rows : rows + QUAD,
+    const bool is_a = name == 'a', k_major = gemm_k_major(cfg->epilogue.layout, name),
+               by_quads = k_major && cfg->vec_k == QUAD;
+    const int rows = is_a ? cfg->tile_m : cfg->tile_n, pitch = by_quads ? rows : rows + QUAD,
               threads = is_a ? gemm_fma_threads_m(cfg) : cfg->tile_n / cfg->block_n,
               block = is_a ? cfg->block_m : cfg->block_n, stage = gemm_fma_stage(cfg, rows);
-    gemm_fma_operand x = { .vec = cfg->vec, .stage_bytes = imm(BYTES * stage), .k_pitch = BYTES * pitch };
-    const layout k = elements_of_k(cfg, k_major, pitch), stages = make_layout(leaf(cfg->stages), leaf(stage)),
+    gemm_fma_operand x = {
+        .vec = cfg->vec, .length = convert(I32, p->k), .stage_bytes = imm(BYTES * stage), .k_pitch = BYTES * pitch
+    };
+    const layout k = elements_of_k(cfg, by_quads, pitch), stages = make_layout(leaf(cfg->stages), leaf(stage)),
                  of_all = make_layout(leaf(cfg->groups_k * cfg->stages), leaf(stage));
     const layout mine = make_layout(shape(QUAD, block / QUAD), stride(1, QUAD * threads));
     x.sX = smem_tensor(is_a ? "A" : "B", F32, layouts_of(3, (layout[]){ compact(leaf(rows)), k, of_all }), 16);
@@ -128,69 +127,34 @@ val gemm_fma_stage_after(const gemm_fma_config *cfg, val stage)
     return select(eq(stage, imm(cfg->stages - 1)), imm(0), add(stage, imm(1)));
 }
 
-/* Does this thread copy the first elements of K? */
-static val is_first(const gemm_fma_operand *x)
-{
-    return logical_and(x->mine, eq(x->k, imm_as(I32, 0)));
-}
-
 /* The guard of copy i, whose row the matrix may not have. */
 static val guard_of(const gemm_fma_operand *x, int i, val inside)
 {
     return i && x->even ? logical_and(inside, gt(x->rows, imm_as(I32, i * x->step))) : inside;
 }
 
-/* Aligned quads that may reach beyond their rows, by elements. */
+/* Quads that may reach beyond their rows, by elements: those of K alone, by a comparison of unsigned numbers. */
 static void load_elements(const gemm_fma_operand *x, const vector_at quads[], val left, tensor memory)
 {
     vector_at elements[GEMM_FMA_COPIES * QUAD];
+    val first = sub(add(sub(x->length, left), x->k), x->behind);
     for (int i = 0; i < x->copies * QUAD; i++) {
-        val k = add(add(x->k, x->ahead[i / QUAD]), imm_as(I32, i % QUAD));
+        val there = lt(convert(U32, add(first, imm_as(I32, i % QUAD))), convert(U32, x->length));
         elements[i] =
-            (vector_at){ quads[i / QUAD].address, i % QUAD * BYTES, logical_and(quads[i / QUAD].guard, lt(k, left)) };
+            (vector_at){ quads[i / QUAD].address, i % QUAD * BYTES, logical_and(quads[i / QUAD].guard, there) };
     }
     vectors_load(elements, x->copies * QUAD, 1, memory, x->rX.regs, 0);
 }
 
 /*
- * Where the elements of aligned quads belong that lie beyond the four of their tile, which begin at `to`: behind the
- * next gap or, those of the last quads, where the next tile begins: a stage on, or in the ring of the next group.
+ * Where the elements of aligned quads belong that lie before the four of their tile, which begin at `to`: before the
+ * last gap or, those of the first quads, where the tile before ends.
  */
-static val beyond_quad(const gemm_fma_config *cfg, const gemm_fma_operand *x, val to, val stage)
+static val before_quad(const gemm_fma_config *cfg, const gemm_fma_operand *x, val to, val before)
 {
-    const int last_group = cfg->groups_k - 1, gap = BYTES * gap_of(cfg),
-              tile = cfg->depth * x->k_pitch + cfg->depth / QUAD * gap;
-    val next = add(x->to, mul(gemm_fma_stage_after(cfg, stage), x->stage_bytes));
-    if (last_group) {
-        val ring = mul(x->stage_bytes, imm(cfg->stages));
-        next = select(eq(gemm_fma_group(cfg), imm(last_group)), sub(next, mul(ring, imm(last_group))), add(to, ring));
-    }
-    val is_last = eq(rem(x->k, imm_as(I32, cfg->depth)), imm_as(I32, cfg->depth - QUAD));
-    return add(select(is_last, sub(next, imm(tile)), to), imm(gap));
-}
-
-static tensor load_before(const gemm_fma_operand *x, val left)
-{
-    tensor rX = fragment(F32, compact(shape(QUAD, x->copies)));
-    vector_at from[GEMM_FMA_COPIES * QUAD] = { 0 };
-    val row = x->at;
-    for (int i = 0; i < x->copies; i++) {
-        row = add(x->even ? row : x->at, x->from[i]);
-        val first = sub(row, convert(U64, mul(x->ahead[i], imm_as(I32, BYTES))));
-        val count = select(is_first(x), min(x->ahead[i], left), imm_as(I32, 0));
-        for (int k = 0; k < QUAD; k++)
-            from[i * QUAD + k] = (vector_at){ first, k * BYTES, guard_of(x, i, lt(imm_as(I32, k), count)) };
-    }
-    vectors_load(from, x->copies * QUAD, 1, gmem_tensor(x->at, F32, compact(leaf(1))), rX.regs, 0);
-    return rX;
-}
-
-static void store_before(const gemm_fma_operand *x, tensor rX)
-{
-    for (int i = 0; i < x->copies * QUAD; i++)
-        IF(logical_and(is_first(x), lt(imm_as(I32, i % QUAD), x->ahead[i / QUAD])))
-            store_at(IR_SHARED, IR_CACHE_DEFAULT, F32, 1, x->to, i / QUAD * x->to_step + i % QUAD * x->k_pitch,
-                     (val[]){ at(rX, i) });
+    const int gap = BYTES * gap_of(cfg), tile = cfg->depth * x->k_pitch + cfg->depth / QUAD * gap;
+    val end = add(add(x->to, mul(before, x->stage_bytes)), imm(tile));
+    return sub(select(eq(x->k, imm_as(I32, 0)), end, to), imm(gap));
 }
 
 static void load_quads(const gemm_fma_config *cfg, const gemm_fma_operand *x, val left, bool inside)
@@ -205,30 +169,31 @@ static void load_quads(const gemm_fma_config *cfg, const gemm_fma_operand *x, va
     }
     const tensor memory = gmem_tensor(x->at, F32, compact(leaf(1)));
     if (inside || !cfg->phased)
-        vectors_load(from, x->copies, QUAD, memory, x->rX.regs, 0);
+        vectors_load(from, x->copies, x->vec, memory, x->rX.regs, 0);
     else
         load_elements(x, from, left, memory);
     warp_sync(); // ptxas, which does not see that stores of the next step wait for them, would let them begin late
     assign(x->at, add(x->at, x->advance));
 }
 
-static void store_quads(const gemm_fma_config *cfg, const gemm_fma_operand *x, val stage)
+/* Into the stage after one, where phased quads have what the tile before lacks. */
+static void store_quads(const gemm_fma_config *cfg, const gemm_fma_operand *x, val before)
 {
     if (!x->rX.regs)
         return;
-    val to = add(x->to, mul(stage, x->stage_bytes)), quad = to, beyond = to;
+    val to = add(x->to, mul(gemm_fma_stage_after(cfg, before), x->stage_bytes)), quad = to, last = to;
+    if (cfg->phased) {
+        val behind = mul(convert(U32, x->behind), imm(x->k_pitch));
+        quad = sub(to, behind);
+        last = sub(before_quad(cfg, x, to, before), behind);
+    }
     IF(x->mine)
-        for (int i = 0; i < x->copies; i++) {
-            if (cfg->phased && (i == 0 || !x->even)) {
-                val ahead = mul(convert(U32, x->ahead[i]), imm(x->k_pitch));
-                quad = add(to, ahead);
-                beyond = add(beyond_quad(cfg, x, to, stage), ahead);
-            }
-            for (int k = 0; k < x->vec; k++) {
-                val address = cfg->phased && k ? select(ge(x->ahead[i], imm_as(I32, QUAD - k)), beyond, quad) : quad;
-                store_at(IR_SHARED, IR_CACHE_DEFAULT, F32, 1, address, i * x->to_step + k * x->k_pitch,
-                         (val[]){ at(x->rX, k, i) });
-            }
+        for (int i = 0; i < x->copies * x->vec; i++) {
+            const int k = i % x->vec;
+            const bool may_be_before = cfg->phased && k < QUAD - 1;
+            val address = may_be_before ? select(gt(x->behind, imm_as(I32, k)), last, quad) : quad;
+            store_at(IR_SHARED, IR_CACHE_DEFAULT, F32, 1, address, i / x->vec * x->to_step + k * x->k_pitch,
+                     (val[]){ at(x->rX, i) });
         }
 }
 
@@ -267,37 +232,30 @@ static moments moments_of(const gemm_fma_config *cfg, int i)
 static int tiles_ahead(const gemm_fma_config *cfg, int i)
 {
     const moments at = moments_of(cfg, i);
-    return at.load < at.store ? 1 : 2;
+    return (at.load < at.store ? 1 : 2) + cfg->phased;
 }
 
-/*
- * Before the first step: copies of all stages but one are under way, and of a K-major operand the first tile is in
- * shared memory, the second on its way to registers. Both are loaded at once.
- */
 void gemm_fma_begin_tiles(const gemm_fma_config *cfg, const gemm_fma_operand x[2], val left)
 {
-    gemm_fma_operand first[2] = { x[0], x[1] };
+    const int step = gemm_fma_step(cfg), stored = 1 + cfg->phased;
+    gemm_fma_operand first[2][2] = { { x[0], x[1] }, { x[0], x[1] } };
     for (int s = 0; s < cfg->stages - 1; s++) {
         for (int i = 0; i < 2; i++)
-            start_copies(&x[i], sub(left, imm_as(I32, s * gemm_fma_step(cfg))), imm(s));
+            start_copies(&x[i], sub(left, imm_as(I32, s * step)), imm(s));
         cp_async_commit();
     }
-    tensor before[2];
-    for (int i = 0; i < 2; i++) {
-        if (x[i].rX.regs)
-            first[i].rX = fragment_like(x[i].rX, F32);
-        if (cfg->phased && x[i].rX.regs)
-            before[i] = load_before(&x[i], left);
-        load_quads(cfg, &first[i], left, false);
-    }
+    for (int tile = 0; tile < stored; tile++)
+        for (int i = 0; i < 2; i++) {
+            if (x[i].rX.regs)
+                first[tile][i].rX = fragment_like(x[i].rX, F32);
+            load_quads(cfg, &first[tile][i], sub(left, imm_as(I32, tile * step)), false);
+        }
     for (int i = 0; i < 2; i++)
-        if (tiles_ahead(cfg, i) == 2)
-            load_quads(cfg, &x[i], sub(left, imm_as(I32, gemm_fma_step(cfg))), false);
-    for (int i = 0; i < 2; i++) {
-        if (cfg->phased && x[i].rX.regs)
-            store_before(&x[i], before[i]);
-        store_quads(cfg, &first[i], imm(0));
-    }
+        if (tiles_ahead(cfg, i) > stored)
+            load_quads(cfg, &x[i], sub(left, imm_as(I32, stored * step)), false);
+    for (int tile = 0; tile < stored; tile++)
+        for (int i = 0; i < 2; i++)
+            store_quads(cfg, &first[tile][i], imm(tile ? tile - 1 : cfg->stages - 1));
     cp_async_wait(cfg->stages - 2);
     cta_sync();
 }
@@ -308,7 +266,7 @@ void gemm_fma_continue_tiles(const gemm_fma_config *cfg, const gemm_fma_operand 
     const moments at[2] = { moments_of(cfg, 0), moments_of(cfg, 1) };
     for (int i = 0; i < 2; i++)
         if (e == at[i].store)
-            store_quads(cfg, &x[i], gemm_fma_stage_after(cfg, t->ready));
+            store_quads(cfg, &x[i], cfg->phased ? gemm_fma_stage_after(cfg, t->ready) : t->ready);
     for (int i = 0; i < 2; i++) {
         if (e == at[i].load)
             load_quads(cfg, &x[i], sub(t->left, imm_as(I32, tiles_ahead(cfg, i) * step)), t->inside);

@@ -463,13 +463,14 @@ static bounded sum_of_factors(const ckl_gemm_desc *d, char matrix, const void *a
 static bounded bias_gradient_at(const gemm_problem *p, void *const *host, int64_t i)
 {
     const ckl_gemm_desc *d = &p->desc;
-    const ckl_gemm_sums along = d->bias_gradient;
     const int64_t group = i / d->n, j = i % d->n;
     const int32_t *offsets = host[OFFSETS];
     bounded sum = { 0, 0 };
-    if (along == CKL_GEMM_SUMS_OF_A || along == CKL_GEMM_SUMS_OF_B)
-        return along == CKL_GEMM_SUMS_OF_A ? sum_of_factors(d, 'a', host[A], i) : sum_of_factors(d, 'b', host[B], i);
-    if (along == CKL_GEMM_SUMS_OF_COLUMNS) {
+    if (d->bias_gradient == CKL_GEMM_SUMS_OF_A)
+        return sum_of_factors(d, 'a', host[A], i);
+    if (d->bias_gradient == CKL_GEMM_SUMS_OF_B)
+        return sum_of_factors(d, 'b', host[B], i);
+    if (d->bias_gradient == CKL_GEMM_SUMS_OF_COLUMNS) {
         const int64_t first = d->groups ? offsets[group] : 0, end = d->groups ? offsets[group + 1] : d->m * d->batch;
         return plus_D(p, host, (int64_t[]){ first, end }, (int64_t[]){ j, j + 1 }, sum);
     }
@@ -478,41 +479,26 @@ static bounded bias_gradient_at(const gemm_problem *p, void *const *host, int64_
     return sum;
 }
 
-static void reference_bias_gradient(const gemm_problem *p, void *const *host, reference_slice out)
-{
-    const bounded sum = bias_gradient_at(p, host, out.row);
-    out.value[0] = sum.value;
-    out.magnitude[0] = sum.magnitude;
-}
-
-static void reference_any(const gemm_problem *p, void *const *host, reference_slice out)
-{
-    if (p->desc.amax && out.output == OUTPUT_AMAX)
-        reference_amax(p, host, out);
-    else if (p->desc.bias_gradient && out.output == OUTPUT_BIAS_GRADIENT)
-        reference_bias_gradient(p, host, out);
-    else
-        reference_of(p, host, out);
-}
-
-/* The reference of matrices named by pointers, as those of a batch. */
-static void reference_pointed(const gemm_problem *p, void *const *host, reference_slice out)
-{
-    gemm_problem batch = *p;
-    void *matrices[OPERANDS];
-    memcpy(matrices, host, sizeof matrices);
-    gemm_follow_pointers(&batch.desc, matrices);
-    if (p->desc.amax)
-        out.output = !out.output; // D comes after it
-    reference_any(&batch, matrices, out);
-}
-
+/* Matrices named by pointers are those of a batch. */
 void gemm_reference(const void *problem, void *const *host, reference_slice out)
 {
-    const gemm_problem *p = problem;
+    gemm_problem p = *(const gemm_problem *)problem;
+    ckl_gemm_desc *d = &p.desc;
     void *known[OPERANDS];
     memcpy(known, host, sizeof known);
-    if (p->desc.host_offsets)
-        memcpy(&known[OFFSETS], &(const int32_t *){ p->host_offsets }, sizeof known[OFFSETS]);
-    (p->desc.pointers ? reference_pointed : reference_any)(p, known, out);
+    if (d->host_offsets)
+        memcpy(&known[OFFSETS], &(const int32_t *){ p.host_offsets }, sizeof known[OFFSETS]);
+    if (d->pointers) {
+        gemm_follow_pointers(d, known);
+        out.output ^= d->amax; // D comes after it
+    }
+    if (d->amax && out.output == OUTPUT_AMAX) {
+        reference_amax(&p, known, out);
+    } else if (d->bias_gradient && out.output == OUTPUT_BIAS_GRADIENT) {
+        const bounded sum = bias_gradient_at(&p, known, out.row);
+        out.value[0] = sum.value;
+        out.magnitude[0] = sum.magnitude;
+    } else {
+        reference_of(&p, known, out);
+    }
 }

@@ -72,24 +72,20 @@ static const char *const cases[] = {
     "batch=3 m=20 n=33 k=21 a=f32 impl=fma",
     "m=140 n=150 k=41 a=f32 impl=fma config='tile_m=128 tile_n=128 block_m=16 block_n=8 depth=8 stages=4 ctas=2 "
     "groups_k=1' # tiles of four",
-    "batch=2 m=100 n=150 k=41 a=f32 layout=nn impl=fma config='" F32_SQUARE "vec=2 phased=1'",
+    "batch=2 m=100 n=150 k=41 a=f32 layout=nn impl=fma config='" F32_SQUARE "vec=2 vec_k=1'",
     "m=70 n=96 k=40 a=f32 layout=tt impl=fma config='vec=2 tile_m=64 tile_n=64 block_m=8 block_n=8 depth=8'",
     "m=70 n=64 k=40 gated=1 a=f32 impl=fma config='" F32_SQUARE "vec=4'",
     "m=140 n=150 k=500 a=f32 impl=fma config='" F32_SQUARE "vec=4 sliced=1' # slices",
     "batch=3 m=139 n=147 k=133 a=f32 fill=hard impl=fma config='" F32_WARPS
-    "depth=16 stages=3 phased=1' # all phases of rows, a tail of five",
+    "depth=16 stages=3 vec_k=4 phased=1' # all phases of rows, a tail of five",
     "batch=2 m=140 n=148 k=98 lda=101 ldb=103 a=f32 beta=1 impl=fma config='" F32_WARPS
-    "depth=8 stages=4 phased=1 sliced=1' # slices of them",
+    "depth=8 stages=4 vec_k=4 phased=1 sliced=1' # slices of them",
     "m=133 n=150 k=71 lda=72 ldb=76 a=f32 fill=hard impl=fma config='" F32_WARPS
-    "depth=16 stages=3 phased=1' # rows end inside quads, and begin at whole ones",
+    "depth=16 stages=3 vec_k=4 phased=1' # rows end inside quads, and begin at whole ones",
     "m=130 n=140 k=3 lda=5 ldb=7 misalign=1 a=f32 impl=fma config='" F32_WARPS
-    "depth=16 stages=3 phased=1 whole=0' # less than a quad",
-    "m=75 n=139 k=203 a=f32 fill=hard impl=fma config='tile_m=32 tile_n=64 block_m=8 block_n=4 lanes_m=4 depth=16 "
-    "stages=3 ctas=2 groups_k=4 phased=1' # what a group has too much is the next one's",
-    "m=33 n=70 k=61 gather=50 gated=1 a=f32 impl=fma config='tile_m=32 tile_n=64 block_m=8 block_n=8 lanes_m=4 depth=8 "
-    "stages=3 ctas=2 groups_k=2 phased=1' # and each row of a list its own phase",
-    "m=17 n=201 k=205 a=f32 beta=1 impl=fma config='tile_m=16 tile_n=128 block_m=4 block_n=4 lanes_m=4 depth=32 "
-    "stages=3 ctas=3 phased=1'",
+    "depth=16 stages=3 vec_k=4 phased=1 whole=0' # less than a quad",
+    "m=150 n=140 k=93 sizes=33,0,1,116 a=f32 layout=nn impl=fma config='" F32_WARPS
+    "depth=8 stages=3 vec_k=4 phased=1 vec=1'",
     "m=29 n=33 k=701 a=f32 beta=1                              # slices of K, by elements",
     "m=130 n=72 k=1000 a=f32 beta=1 bias=1 activation=gelu fill=hard # by vectors, the last one shorter",
     "m=40 n=52 k=24 a=f32 c=1 beta=0 fill=hard impl=fma        # C is not read",
@@ -97,26 +93,26 @@ static const char *const cases[] = {
     "stages=3 ctas=2' # the widest block",
     "batch=3 m=40 n=52 k=333 a=f32 layout=tn alpha=-1 impl=fma config='sliced=1'",
     "batch=2 m=1100 n=1030 k=97 a=f32 beta=1 impl=fma config='tile_m=128 tile_n=128 block_m=8 block_n=16 depth=8 "
-    "stages=4 ctas=2 vec=1 phased=1 sliced=1' # a wave of tiles, in slices",
+    "stages=4 ctas=2 vec_k=1 vec=1 sliced=1' # a wave of tiles, in slices",
     "m=130 n=77 k=700 a=f32 layout=nn bias=1 bias_along=m activation=dgelu beta=1 impl=fma config='sliced=1'",
     "m=45 n=141 k=300 a=f32 math=tf32 impl=fma                  # more exact than it must be",
     "m=70 n=36 k=410 gated=1 activation=gelu a=f32 layout=tt impl=fma config='sliced=1'",
     "m=1450 n=1440 k=100 a=f32 impl=fma config='tile_m=128 tile_n=128 block_m=8 block_n=8 depth=8 ctas=1 sliced=1' # "
     "whole turns before",
-    "m=7 n=300 k=129 a=f32 impl=fma config='tile_m=8 tile_n=256 block_m=4 block_n=4 lanes_m=2 depth=16 ctas=3 "
-    "groups_k=1 stages=3 phased=1'",
+    "m=7 n=300 k=129 a=f32 impl=fma config='tile_m=8 tile_n=256 block_m=4 block_n=4 lanes_m=2 depth=16 vec_k=1 ctas=3 "
+    "groups_k=1'",
     "m=300 n=7 k=132 a=f32 beta=1 impl=fma config='tile_m=256 tile_n=8 block_m=4 block_n=4 lanes_m=16 depth=16 ctas=3 "
     "groups_k=1'",
     "m=140 n=20 k=132 a=f32 impl=fma config='tile_m=128 tile_n=16 block_m=4 block_n=4 lanes_m=8 depth=32 ctas=3 "
     "groups_k=1'",
-    "m=40 n=140 k=20 a=f32 impl=fma config='tile_m=16 tile_n=128 block_m=4 block_n=4 lanes_m=4 depth=32 ctas=3 "
+    "m=40 n=140 k=20 a=f32 impl=fma config='tile_m=16 tile_n=128 block_m=4 block_n=4 lanes_m=4 depth=32 vec_k=4 ctas=3 "
     "groups_k=1' # more threads than vectors of A",
     "m=70 n=66 k=148 a=f32 fill=hard impl=fma config='stages=2 sliced=0' # a tile loaded while the other is multiplied",
-    "m=70 n=66 k=99 a=f32 layout=tn impl=fma config='stages=2 sliced=0' # or copied",
+    "m=70 n=66 k=99 a=f32 layout=nn impl=fma config='stages=2 sliced=0' # or copied",
     "m=70 n=66 k=7 a=f32 layout=tt impl=fma                     # less than a K tile",
     "m=70 n=132 k=300 a=f32 bias=1 activation=relu fill=hard impl=fma config='" F32_GROUPS
     "' # four groups share out K",
-    "batch=2 m=39 n=67 k=133 a=f32 beta=1 layout=tn impl=fma config='" F32_GROUPS "'",
+    "batch=2 m=39 n=67 k=133 a=f32 beta=1 layout=nn impl=fma config='" F32_GROUPS "'",
     "m=70 n=136 k=900 a=f32 layout=tn alpha=-1 impl=fma config='" F32_GROUPS "sliced=1' # and slices",
     "m=33 n=70 k=21 gated=1 a=f32 impl=fma config='tile_m=64 tile_n=64 block_m=4 block_n=8 lanes_m=4 depth=8 stages=3 "
     "ctas=2 groups_k=2' # the second has no K",
@@ -134,8 +130,7 @@ static const char *const cases[] = {
     "depth=16 stages=2' # operands take turns in registers",
     "m=140 n=148 k=164 a=f32 layout=tn impl=fma config='" F32_WARPS "depth=16 stages=3 vec=4' # and are copied",
     "m=140 n=147 k=44 a=f32 beta=1 impl=fma config='" F32_WARPS "depth=8 stages=3 whole=0' # two rows of C at once",
-    "m=140 n=147 k=41 a=f32 beta=1 impl=fma config='" F32_WARPS
-    "depth=8 stages=3 phased=1 whole=0'",
+    "m=140 n=147 k=41 a=f32 beta=1 impl=fma config='" F32_WARPS "depth=8 stages=3 vec_k=4 phased=1 whole=0'",
     "m=140 n=147 k=32 a=f32 beta=1 bias=1 activation=dgelu impl=fma config='" F32_WARPS
     "depth=8 stages=3 whole=0 sliced=0' # one of C and X",
     "m=140 n=191 k=500 a=f32 fill=hard impl=fma config='" F32_WIDE "sliced=1' # 96 columns, quads of three",
@@ -335,7 +330,7 @@ static const char *const cases[] = {
     "there is nothing",
     "m=9 n=64 k=1 misalign=1 d=f32 impl=unaligned fill=hard",
     "m=70 n=384 k=1 d=f32 beta=1 impl=outer fill=hard          # whole vectors",
-    "m=33 n=35 k=40 a=f32 misalign=1 impl=fma config='phased=1 stages=3' # along K from anywhere",
+    "m=33 n=35 k=40 a=f32 misalign=1 impl=fma config='vec_k=1' # along K by elements",
     "m=66 n=259 k=4 lda=13 ldb=7 ldd=261 ldc=265 beta=-1 impl=outer misalign=1 fill=hard # accesses to D of an element",
     "m=30 n=52 k=3 a=bf16 d=f32 beta=0.5 bias=1 activation=gelu impl=outer",
     "m=37 n=272 k=3 a=bf16 bias=1 bias_along=m scale_a=row scale_b=row impl=outer",
