@@ -298,7 +298,6 @@ static void consume(const void *of)
 static void describe_product(const conv_nchw_config *cfg)
 {
     nchw_kernel k = { .cfg = cfg, .size = conv_nchw_shape_of(cfg) };
-    launch_bounds(CONV_WARPGROUP * (1 + cfg->consumers), 1);
     k.p = params_of(conv);
     describe_boxes(&k);
     describe_memory(&k);

@@ -296,7 +296,6 @@ static void write_ones(const void *of)
 static void describe_product(const conv_sm90_weight_config *cfg)
 {
     weight_kernel k = { .cfg = cfg, .size = conv_weight_shape_of(cfg) };
-    launch_bounds(CONV_WARPGROUP * (1 + cfg->consumers), 1);
     k.p = params_of(conv);
     describe_boxes(&k);
     describe_memory(&k);
