@@ -279,10 +279,9 @@ static ckl_status check(void *desc)
 static plan_tensor pixels(const ckl_conv_desc *d, const char *name, ckl_dtype dtype, int which)
 {
     const conv_tensor t = conv_tensor_of(d, which);
-    const int nhwc[CONV_RANK] = { 0, 1, 2, 3, 4 }, nchw[CONV_RANK] = { 0, 4, 1, 2, 3 };
     int64_t shape[CONV_RANK], stride[CONV_RANK];
     for (int i = 0; i < CONV_RANK; i++) {
-        int mode = (d->layout == CKL_IMAGE_NHWC ? nhwc : nchw)[i];
+        const int mode = mode_in_memory(d, CONV_RANK - 1 - i);
         shape[i] = t.shape[mode];
         stride[i] = t.stride[mode];
     }

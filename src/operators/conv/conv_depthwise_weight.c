@@ -173,14 +173,13 @@ static void add_run(weight_role *k, val run)
 static void store_sum(const conv_depthwise_weight_config *cfg, const conv_values *p, val channel, val tap, val z,
                       val sum)
 {
-    const layout any = make_layout(dynamic(imm64(1)), leaf(1));
     val d = div(z, p->filter[1]), h = rem(z, p->filter[1]);
     val index = add(add(mul(channel, p->w[0]), mul(d, p->w[1])), add(mul(h, p->w[2]), mul(tap, p->w[3])));
     IF(lt(tap, imm64(cfg->filter)))
-        set(gmem_tensor(p->from[CONV_W], cfg->form.out, any), index, sum);
+        set(conv_elements_from(p->from[CONV_W], cfg->form.out), index, sum);
     if (cfg->form.bias)
         IF(logical_and(eq(tap, imm64(cfg->filter)), eq(z, imm64(0))))
-            set(gmem_tensor(p->bias, cfg->form.out, any), channel, sum);
+            set(conv_elements_from(p->bias, cfg->form.out), channel, sum);
 }
 
 /*
@@ -209,7 +208,7 @@ static void store_sums(const weight_role *k)
             if (cfg->slices == 1)
                 store_sum(cfg, &k->p, channel, convert(I64, s), convert(I64, cta_z()), sum);
             else
-                set(gmem_tensor(k->p.sums, F32, make_layout(dynamic(imm64(1)), leaf(1))), index, sum);
+                set(conv_elements_from(k->p.sums, F32), index, sum);
         }
     }
 }

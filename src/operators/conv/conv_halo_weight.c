@@ -224,7 +224,7 @@ static void store_sums(const halo_kernel *k)
             sum = add(sum, at(k->sSums, c, tap, 1));
         val index = add(mul(convert(I64, add(mul(cta_x(), imm(taps)), tap)), k->p.groups), convert(I64, channel));
         IF(logical_and(ge(channel, k->own), lt(channel, channels)))
-            set(gmem_tensor(k->p.sums, F32, make_layout(dynamic(imm64(1)), leaf(1))), index, sum);
+            set(conv_elements_from(k->p.sums, F32), index, sum);
     }
 }
 

@@ -121,7 +121,7 @@ static void sum_channel(const conv_naive_config *cfg, const conv_values *p, cons
             LOOP(h, p->y_size[1])
                 LOOP(w, p->y_size[2])
                     assign(sum, add(sum, at_f32(g->y, n, d, h, w, k)));
-    set(gmem_tensor(p->bias, cfg->form.out, make_layout(dynamic(mul(p->k, p->groups)), leaf(1))), k, sum);
+    set(conv_elements_from(p->bias, cfg->form.out), k, sum);
 }
 
 void conv_naive(const void *config, int kernel)

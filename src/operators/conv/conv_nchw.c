@@ -222,7 +222,7 @@ static val element_of(const nchw_kernel *k, const subtile *t, int i)
 static tensor finish(const nchw_kernel *k, const subtile *t, const conv_vectors *v)
 {
     const conv_form *form = &k->cfg->form;
-    tensor gR = gmem_tensor(k->p.residual, form->out, make_layout(dynamic(imm64(1)), leaf(1)));
+    tensor gR = conv_elements_from(k->p.residual, form->out);
     tensor rY = fragment_like(t->acc, F32);
     layout along = coordinate_distances(t->coordinates, 0);
     UNROLL(i, static_size(rY.layout)) {
@@ -298,7 +298,6 @@ static void consume(const void *of)
 static void describe_product(const conv_nchw_config *cfg)
 {
     nchw_kernel k = { .cfg = cfg, .size = conv_nchw_shape_of(cfg) };
-    launch_bounds(CONV_WARPGROUP * (1 + cfg->consumers), 1);
     k.p = params_of(conv);
     describe_boxes(&k);
     describe_memory(&k);

@@ -65,14 +65,6 @@ static double tiles_of(const conv_nchw_problem *p, const conv_nchw_config *c)
            (double)ceil_div(p->to_channels, shape.tile_m);
 }
 
-static int stages_of(const conv_nchw_config *c, const ckl_device_info *device)
-{
-    conv_nchw_config one = *c;
-    one.stages = 1;
-    const conv_nchw_shape shape = conv_nchw_shape_of(&one);
-    return conv_stages_of(device, shape.smem_bytes, shape.stage_bytes + 16);
-}
-
 /* Channels of a stage, consumers, pixels. */
 static bool candidate_nchw_sm90(const void *desc, const ckl_device_info *device, int i, void *config)
 {
@@ -88,7 +80,9 @@ static bool candidate_nchw_sm90(const void *desc, const ckl_device_info *device,
     c->tile_k = depths[i / 2];
     c->copied = p->copies_x;
     c->pairs = c->copied && p->from_pixels % 2 == 0;
-    c->stages = stages_of(c, device);
+    c->stages = 1;
+    const conv_nchw_shape s = conv_nchw_shape_of(c);
+    c->stages = conv_stages_of(device, s.smem_bytes, s.stage_bytes + 16);
     return true;
 }
 

@@ -32,6 +32,7 @@ static void initialise(const conv_roles *r)
 
 void conv_run_roles(const conv_roles *r)
 {
+    launch_bounds(CONV_WARPGROUP * (1 + r->consumers), 1);
     initialise(r);
     IF(lt(warp(), imm(CONV_WARPGROUP / 32))) {
         if (r->consumers > 1)

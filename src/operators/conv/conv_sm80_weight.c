@@ -182,17 +182,16 @@ static void multiply(const void *of, val stage)
 static void store_weight(const conv_values *p, ckl_dtype out, bool bias, val filter, val column, val sum)
 {
     val tap = div(column, p->c), index = add(mul(filter, p->w[0]), mul(rem(column, p->c), p->w[4]));
-    layout any = make_layout(dynamic(imm64(1)), leaf(1));
     val is_weight = lt(column, columns_of(p, false));
     for (int m = CONV_MODES - 1; m >= 0; m--) {
         index = add(index, mul(rem(tap, p->filter[m]), p->w[1 + m]));
         tap = div(tap, p->filter[m]);
     }
     IF(is_weight)
-        set(gmem_tensor(p->from[CONV_W], out, any), index, convert(out, sum));
+        set(conv_elements_from(p->from[CONV_W], out), index, convert(out, sum));
     if (bias)
         IF(logical_not(is_weight))
-            set(gmem_tensor(p->bias, out, any), filter, convert(out, sum));
+            set(conv_elements_from(p->bias, out), filter, convert(out, sum));
 }
 
 static void store_tile(const weight_kernel *k)
@@ -200,7 +199,7 @@ static void store_tile(const weight_kernel *k)
     const conv_form *form = &k->cfg->form;
     const conv_values *p = &k->p;
     tensor tCcD = partition_C(&k->mma, identity_tensor(shape(TILE, TILE)), thread()); // (MMA,MMA_M,MMA_N)
-    tensor gSums = gmem_tensor(p->sums, F32, make_layout(dynamic(imm64(1)), leaf(1)));
+    tensor gSums = conv_elements_from(p->sums, F32);
     val columns = columns_of(p, form->bias), all = mul(mul(p->groups, p->k), columns);
     UNROLL(i, static_size(k->acc.layout)) {
         val filter = convert(I64, add(mul(cta_x(), imm(TILE)), coordinate(tCcD, 0, i)));

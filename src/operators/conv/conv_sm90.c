@@ -393,7 +393,6 @@ void conv_sm90(const void *config, int kernel)
     const conv_sm90_config products = conv_sm90_products(config), *cfg = &products;
     (void)kernel;
     conv_sm90_kernel k = { .cfg = cfg, .size = conv_sm90_shape_of(cfg) };
-    launch_bounds(CONV_WARPGROUP * (1 + cfg->consumers), 1);
     k.p = params_of(conv);
     describe_boxes(&k);
     describe_memory(&k);

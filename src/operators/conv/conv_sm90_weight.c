@@ -236,8 +236,7 @@ static void store_bias(const weight_kernel *k, const consumer_role *c, const til
     const tiled_mma *mma = &c->mma_bias;
     tensor tCcB = partition_C(mma, identity_tensor(shape(CONV_SM90_ROWS, BIAS_COLUMNS)), c->own.tid);
     val slice_first = mul(convert(I64, tile->slice), k->p.k);
-    tensor gBias = gmem_tensor(k->cfg->slices > 1 ? k->p.bias_sums : k->p.bias, k->size.sum_dtype,
-                               make_layout(dynamic(k->p.k), leaf(1)));
+    tensor gBias = conv_elements_from(k->cfg->slices > 1 ? k->p.bias_sums : k->p.bias, k->size.sum_dtype);
     val first = logical_and(eq(tile->spans[0].tap, imm(0)), eq(tile->spans[0].channel, imm(0)));
     UNROLL(i, static_size(c->acc_bias.layout)) {
         val row = add(filter, coordinate(tCcB, 0, i)), is_column = eq(coordinate(tCcB, 1, i), imm(0));
@@ -296,7 +295,6 @@ static void write_ones(const void *of)
 static void describe_product(const conv_sm90_weight_config *cfg)
 {
     weight_kernel k = { .cfg = cfg, .size = conv_weight_shape_of(cfg) };
-    launch_bounds(CONV_WARPGROUP * (1 + cfg->consumers), 1);
     k.p = params_of(conv);
     describe_boxes(&k);
     describe_memory(&k);
@@ -315,7 +313,7 @@ static void describe_product(const conv_sm90_weight_config *cfg)
 /* To dw, as it lies; folded: `c` counts through columns of the filter as well. */
 static void store_filter(const conv_values *p, tensor rSum, val k, val tap, val c, ckl_dtype out, bool fold)
 {
-    tensor gW = gmem_tensor(p->from[CONV_W], out, make_layout(dynamic(imm64(1)), leaf(1)));
+    tensor gW = conv_elements_from(p->from[CONV_W], out);
     val index = mul(k, p->w[0]);
     for (int m = (fold ? 2 : CONV_MODES) - 1; m >= 0; m--) {
         val filter = conv_number(p->filter[m]);
@@ -356,7 +354,7 @@ void conv_weight_add(const conv_sm90_weight_config *cfg, bool fold)
         val k = sub(v, count);
         IF(logical_and(ge(v, count), lt(k, conv_number(p.k)))) {
             tensor rSum = conv_add_slices(cfg->slices, gmem_address(p.bias_sums, F32, convert(I64, k)), p.k, 1);
-            set(gmem_tensor(p.bias, cfg->form.out, make_layout(dynamic(p.k), leaf(1))), k, at(rSum, 0));
+            set(conv_elements_from(p.bias, cfg->form.out), k, at(rSum, 0));
         }
     }
 }

@@ -51,14 +51,6 @@ static double sums_of_slice(const ckl_conv_desc *d)
     return (double)d->k * (double)taps_of(d) * (double)sum_pitch(d);
 }
 
-static int stages_of(const conv_sm90_weight_config *c, const ckl_device_info *device)
-{
-    conv_sm90_weight_config one = *c;
-    one.stages = 1;
-    const conv_weight_shape shape = conv_weight_shape_of(&one);
-    return conv_stages_of(device, shape.smem_bytes, shape.stage_bytes + 16);
-}
-
 /* Bytes of a stage for channels and filters that do not exist, of an average span and tile. */
 static double absent_bytes(const conv_sm90_problem *p, const conv_sm90_weight_config *c)
 {
@@ -172,7 +164,9 @@ bool conv_weight_candidate(const conv_sm90_problem *p, const ckl_device_info *de
     c->step_w = (int)p->desc.stride_w;
     c->step_h = (int)p->desc.stride_h;
     c->slices = slices_of(p, device, least, c);
-    c->stages = stages_of(c, device);
+    c->stages = 1;
+    const conv_weight_shape s = conv_weight_shape_of(c);
+    c->stages = conv_stages_of(device, s.smem_bytes, s.stage_bytes + 16);
     c->adders = c->slices > 1 ? adders_of(&p->desc, device) : ADDERS_FEW;
     return true;
 }

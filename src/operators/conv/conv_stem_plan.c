@@ -93,12 +93,16 @@ static double tiles_of(const ckl_conv_desc *d, const conv_stem_config *c)
     return (double)d->n * (double)ceil_div(m[1].y, c->tile_h) * (double)ceil_div(m[2].y, c->tile_w);
 }
 
-/* Planes with an odd number of columns are stored in runs of pixels: whole rows, or parts of one. */
+/*
+ * Planes whose rows are no whole sectors are stored in runs of pixels: whole rows, or parts of one. Pairs of columns
+ * leave pieces of sectors there, and 3 to 768 of 128 planes of 56x56 take 966 us by these, 420 by runs.
+ */
 static void take_tile(const ckl_conv_desc *d, conv_stem_config *c)
 {
+    enum { SECTOR = 32 };
     conv_mode m[CONV_MODES];
     conv_modes(d, m);
-    c->pairs = c->nchw && m[2].y % 2 == 0;
+    c->pairs = c->nchw && m[2].y * (int64_t)ckl_dtype_bytes(d->out) % SECTOR == 0;
     c->tile_w = CONV_STEM_W;
     c->tile_h = CONV_STEM_H;
     if (!conv_stem_is_flat(c))

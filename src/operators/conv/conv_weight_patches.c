@@ -89,7 +89,7 @@ void conv_write_patches(ckl_dtype dtype, bool of_dy)
     val w = mul(conv_next_digit(&rest, div(add(width, imm(PIXELS - 1)), imm(PIXELS))), imm(PIXELS));
     val h = conv_next_digit(&rest, conv_number(p.y_size[1])), n = min(rest, sub(conv_number(p.n), imm(1)));
     val image = add(p.from[CONV_X], convert(U64, mul(mul(convert(I64, n), p.x[0]), imm64(2))));
-    tensor gX = gmem_tensor(image, dtype, make_layout(dynamic(imm64(1)), leaf(1)));
+    tensor gX = conv_elements_from(image, dtype);
     patch_column column = column_at(&p, of_dy, first);
     patch_source from[VECTOR];
     for (int e = 0; e < VECTOR; e++) {
