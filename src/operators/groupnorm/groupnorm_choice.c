@@ -97,7 +97,8 @@ static int64_t held_bytes(const groupnorm_search *s, const groupnorm_config *c)
  */
 static bool share_cluster(const groupnorm_search *s, int parts, int64_t budget, groupnorm_config *c)
 {
-    const groupnorm_search keeping = { s->d, s->device, s->slicing, THREADS_KEEPING_MAX, THREADS_CLUSTER_MIN, true, false };
+    const groupnorm_search keeping = { s->d, s->device, s->slicing, THREADS_KEEPING_MAX, THREADS_CLUSTER_MIN,
+                                       true, false };
     groupnorm_config other = *c;
     if (!groupnorm_share_slices(s, c->cluster, parts, budget, c))
         return false;
@@ -329,17 +330,25 @@ static bool fit_held(const groupnorm_search *s, groupnorm_config *c)
 
 /*
  * Slices of which two bundles run at once: what neither shared memory nor registers of a CTA have room for is read
- * again, up to half of it.
+ * again, up to half of it. Gradients of 1x384x512x512 f16 239 us by 216 slices, of which nothing is, 211 by 192.
  */
 static bool fit_again(const groupnorm_search *s, groupnorm_config *c)
 {
-    enum { BUNDLES = 2 };
+    enum { BUNDLES = 2, TRIES = 4 };
     const int64_t threads = max_i64(THREADS_KEEPING_MIN, groupnorm_threads_min(s, c)), sms = s->device->sm_count;
     const groupnorm_search again = { s->d, s->device, s->slicing, (int)threads, (int)threads, true, true };
     const int64_t most = groupnorm_held_ctas(s, c) * sms / BUNDLES;
-    c->loading = (int)sms * 3 / 4;
-    return groupnorm_share_slices(&again, most, groupnorm_parts_of(s, most, c), held_bytes(s, c), c) &&
-           groupnorm_slices(s->d, c, GROUPNORM_HELD) <= most + most / 8;
+    const groupnorm_config bundle = *c;
+    int64_t slices = most;
+    for (int i = 0; i < TRIES; i++, slices -= slices / 16) {
+        *c = bundle;
+        const bool shared =
+            groupnorm_share_slices(&again, slices, groupnorm_parts_of(s, slices, c), held_bytes(s, c), c);
+        c->loading = groupnorm_bundles(s->d, c) > BUNDLES ? (int)sms * 3 / 4 : 0;
+        if (shared && groupnorm_slices(s->d, c, GROUPNORM_HELD) <= most)
+            return true;
+    }
+    return false;
 }
 
 /*
@@ -374,7 +383,9 @@ static bool hold_lines(const groupnorm_search *s, bool otherwise_split, groupnor
         take_lines(s, c);
     if (c->vec * groupnorm_element_bytes(s->d) < GROUPNORM_VECTOR_BYTES && !otherwise_split)
         return false;
-    const int most = (int)max_i64(THREADS_KEEPING_MAX, groupnorm_threads_min(s, c));
+    const int64_t columns = c->layout == CKL_IMAGE_NHWC && otherwise_split ? groupnorm_columns(c) : 0;
+    const int64_t wide_pixels = min_i64(THREADS_MAX, round_up(columns, 32)); // a thread has one column
+    const int most = (int)max_i64(max_i64(THREADS_KEEPING_MAX, wide_pixels), groupnorm_threads_min(s, c));
     const groupnorm_search any = { s->d, s->device, s->slicing, most, THREADS_KEEPING_MIN, true, false },
                            many = { s->d, s->device, s->slicing, most, most, true, false };
     const groupnorm_config bundle = *c;
@@ -412,7 +423,7 @@ static bool choose_held(const groupnorm_search *s, groupnorm_config *c)
     c->alone = nhwc && c->bundle < d->groups && c->vec * dtype_bytes(c->dtype) == GROUPNORM_VECTOR_BYTES;
     if (entries_of_lane(s, c) > ENTRIES_OF_LANE || merges_much(s, c))
         c->early = early_slices(s, c);
-    return !merges_much(s, c);
+    return otherwise_split || !merges_much(s, c);
 }
 
 /*

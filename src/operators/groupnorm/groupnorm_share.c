@@ -32,8 +32,8 @@ int groupnorm_side_by_side(const groupnorm_search *s, const groupnorm_config *c)
 
 int groupnorm_held_ctas(const groupnorm_search *s, const groupnorm_config *c)
 {
-    const bool light = s->d->direction == CKL_DIRECTION_BACKWARD && groupnorm_element_bytes(s->d) == 2 && !groupnorm_mixes(c) &&
-                       s->d->layout == CKL_IMAGE_NHWC;
+    const bool light = s->d->direction == CKL_DIRECTION_BACKWARD && groupnorm_element_bytes(s->d) == 2 &&
+                       !groupnorm_mixes(c) && s->d->layout == CKL_IMAGE_NHWC;
     return light ? HELD_CTAS_LIGHT : GROUPNORM_HELD_CTAS;
 }
 
@@ -109,7 +109,8 @@ static void keep_vectors(const groupnorm_search *s, int64_t budget, groupnorm_co
 static bool runs_at_once(const groupnorm_search *s, int64_t vectors, const groupnorm_config *c)
 {
     const ckl_groupnorm_desc *d = s->d;
-    const int64_t bytes = (1 + (d->direction == CKL_DIRECTION_BACKWARD)) * d->n * d->c * d->h * d->w * groupnorm_element_bytes(d);
+    const int64_t bytes =
+        (1 + (d->direction == CKL_DIRECTION_BACKWARD)) * d->n * d->c * d->h * d->w * groupnorm_element_bytes(d);
     const int threads = (int)max_i64(GROUPNORM_THREADS_MIN, min_i64(s->threads_max, vectors / VECTORS_OF_FEW));
     const int64_t ctas = groupnorm_bundles(d, c), sms = s->device->sm_count;
     const int64_t turn = sms * residency_ctas_per_sm(s->device, threads, 0);

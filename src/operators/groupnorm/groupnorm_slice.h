@@ -12,17 +12,17 @@
 typedef struct groupnorm_slice {
     const groupnorm_config *cfg;
     groupnorm_values a;
-    int align;          // of vectors in memory, bytes
-    ir_cache reads, writes;
-    val bundle;         // i64, of all images
-    val image, channel; // i64, channel: the first of the bundle
-    val group;          // i64, of all images: the first of the bundle
-    val channels;       // i32, of the bundle
-    val rank;           // i32, which slice of the bundle
-    val range;          // i32, which of those of a channel
-    bool halves;        // are added up one after the other: where all of the slice is in shared memory
-    val count;          // i32, units of it; of a ragged one elements of a channel in it
-    val base;           // i64, element of the tensor where the first unit of the first channel is
+    int align;              // of vectors in memory, bytes
+    ir_cache reads, writes; // hints, where vectors are read again
+    val bundle;             // i64, of all images
+    val image, channel;     // i64, channel: the first of the bundle
+    val group;              // i64, of all images: the first of the bundle
+    val channels;           // i32, of the bundle
+    val rank;               // i32, which slice of the bundle
+    val range;              // i32, which of those of a channel
+    bool halves;            // are added up one after the other: where all of the slice is in shared memory
+    val count;              // i32, units of it; of a ragged one elements of a channel in it
+    val base;               // i64, element of the tensor where the first unit of the first channel is
 } groupnorm_slice;
 
 /* One vector on its way through a pass. */
