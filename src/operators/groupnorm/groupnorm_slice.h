@@ -12,17 +12,18 @@
 typedef struct groupnorm_slice {
     const groupnorm_config *cfg;
     groupnorm_values a;
-    int align;              // of vectors in memory, bytes
-    ir_cache reads, writes; // hints, where vectors are read again
-    val bundle;             // i64, of all images
-    val image, channel;     // i64, channel: the first of the bundle
-    val group;              // i64, of all images: the first of the bundle
-    val channels;           // i32, of the bundle
-    val rank;               // i32, which slice of the bundle
-    val range;              // i32, which of those of a channel
-    bool halves;            // are added up one after the other: where all of the slice is in shared memory
-    val count;              // i32, units of it; of a ragged one elements of a channel in it
-    val base;               // i64, element of the tensor where the first unit of the first channel is
+    int align;          // of vectors in memory, bytes
+    ir_cache reads;     // of vectors that are read again, and
+    ir_cache writes;    // of outputs beside them: hints
+    val bundle;         // i64, of all images
+    val image, channel; // i64, channel: the first of the bundle
+    val group;          // i64, of all images: the first of the bundle
+    val channels;       // i32, of the bundle
+    val rank;           // i32, which slice of the bundle
+    val range;          // i32, which of those of a channel
+    bool halves;        // are added up one after the other: where all of the slice is in shared memory
+    val count;          // i32, units of it; of a ragged one elements of a channel in it
+    val base;           // i64, element of the tensor where the first unit of the first channel is
 } groupnorm_slice;
 
 /* One vector on its way through a pass. */
@@ -31,7 +32,7 @@ typedef struct groupnorm_vector {
     val shared; // u32, bytes as those of a column, below
     val global; // i64, elements as well
     packed x, dy;
-    bool again; // is not in shared memory
+    bool again; // it is read from memory in each pass
 } groupnorm_vector;
 
 enum { GROUPNORM_UNROLLED = 4 }; // vectors of a thread whose loads are in flight together
