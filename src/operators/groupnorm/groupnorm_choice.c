@@ -30,20 +30,15 @@ enum {
     RAGGED_VECTORS = 6      // of a channel that are worth its ends
 };
 
-static int64_t element_bytes(const ckl_groupnorm_desc *d)
-{
-    return dtype_bytes(d->dtype);
-}
-
 static int64_t pixel_bytes(const ckl_groupnorm_desc *d)
 {
-    return max_i64(1, d->c / d->groups) * element_bytes(d);
+    return max_i64(1, d->c / d->groups) * groupnorm_element_bytes(d);
 }
 
 /* Of nhwc, elements of the widest vectors that divide the channels. */
 static int64_t widest_vector(const ckl_groupnorm_desc *d)
 {
-    return min_i64(GROUPNORM_VECTOR_BYTES / element_bytes(d), power_of_two_in(d->c));
+    return min_i64(GROUPNORM_VECTOR_BYTES / groupnorm_element_bytes(d), power_of_two_in(d->c));
 }
 
 /*
@@ -102,7 +97,8 @@ static int64_t held_bytes(const groupnorm_search *s, const groupnorm_config *c)
  */
 static bool share_cluster(const groupnorm_search *s, int parts, int64_t budget, groupnorm_config *c)
 {
-    const groupnorm_search keeping = { s->d, s->device, s->slicing, THREADS_KEEPING_MAX, THREADS_CLUSTER_MIN, true, false };
+    const groupnorm_search keeping = { s->d, s->device, s->slicing, THREADS_KEEPING_MAX, THREADS_CLUSTER_MIN,
+                                       true, false };
     groupnorm_config other = *c;
     if (!groupnorm_share_slices(s, c->cluster, parts, budget, c))
         return false;
@@ -171,10 +167,10 @@ static int ctas_per_sm(const groupnorm_search *s, const groupnorm_config *c)
 static void fit_vector(const groupnorm_search *s, groupnorm_config *c)
 {
     const ckl_groupnorm_desc *d = s->d;
-    const int widest = GROUPNORM_VECTOR_BYTES / (int)element_bytes(d);
+    const int widest = GROUPNORM_VECTOR_BYTES / (int)groupnorm_element_bytes(d);
     const int64_t whole = max_i64(1, power_of_two_in(d->h * d->w));
     for (c->vec = widest;; c->vec /= 2) {
-        c->ragged = whole * element_bytes(d) <= RAGGED_BYTES && d->h * d->w >= RAGGED_VECTORS * c->vec &&
+        c->ragged = whole * groupnorm_element_bytes(d) <= RAGGED_BYTES && d->h * d->w >= RAGGED_VECTORS * c->vec &&
                     groupnorm_may_be_ragged(d, c);
         if (c->ragged || vector_fits(d, c))
             return;
@@ -219,7 +215,7 @@ static bool fold_pixels(const groupnorm_search *s, groupnorm_config *c)
     groupnorm_config folded = *c;
     folded.bundle = (int)d->groups;
     folded.cut_short = false;
-    for (folded.vec = GROUPNORM_VECTOR_BYTES / (int)element_bytes(d); folded.vec > whole; folded.vec /= 2) {
+    for (folded.vec = GROUPNORM_VECTOR_BYTES / (int)groupnorm_element_bytes(d); folded.vec > whole; folded.vec /= 2) {
         folded.fold = folded.vec / whole;
         const bool fits = d->groups == 1 || groupnorm_threads_min(s, &folded) <= THREADS_MAX;
         if (d->h * d->w % folded.fold || !fits)
@@ -257,7 +253,7 @@ static bool choose_slices(groupnorm_search *s, groupnorm_config *c)
 {
     const ckl_groupnorm_desc *d = s->d;
     if (!fold_pixels(s, c)) {
-        const bool whole = d->c * element_bytes(d) <= PIXEL_BYTES_WHOLE && d->groups <= BUNDLE_MAX_WHOLE;
+        const bool whole = d->c * groupnorm_element_bytes(d) <= PIXEL_BYTES_WHOLE && d->groups <= BUNDLE_MAX_WHOLE;
         const int bundle =
             whole && d->layout == CKL_IMAGE_NHWC ? (int)d->groups : bundle_for(d, PIXEL_BYTES, widest_vector(d));
         set_bundle(s, bundle, c);
@@ -297,7 +293,7 @@ static bool choose_bundles(const groupnorm_search *s, groupnorm_config *c)
  */
 static void take_lines(const groupnorm_search *s, groupnorm_config *c)
 {
-    const bool whole = s->d->layout == CKL_IMAGE_NHWC && s->d->c * element_bytes(s->d) < 2 * PIXEL_BYTES;
+    const bool whole = s->d->layout == CKL_IMAGE_NHWC && s->d->c * groupnorm_element_bytes(s->d) < 2 * PIXEL_BYTES;
     set_bundle(s, whole ? (int)s->d->groups : cut_bundle_for(s->d, PIXEL_BYTES), c);
 }
 
@@ -307,21 +303,6 @@ static void take_lines(const groupnorm_search *s, groupnorm_config *c)
  * are more CTAs than run at once, as many as fill the last turn: 4x2384x8x384 f16 of single channels 41.4 us by 608
  * CTAs, 38.6 by 760. True: there are no others, or those of two bundles run at once.
  */
-/*
- * Slices of which two bundles run at once: what neither shared memory nor registers of a CTA have room for is read
- * again, up to half of it.
- */
-static bool fit_again(const groupnorm_search *s, groupnorm_config *c)
-{
-    enum { BUNDLES = 2 };
-    const int64_t threads = max_i64(THREADS_KEEPING_MIN, groupnorm_threads_min(s, c)), sms = s->device->sm_count;
-    const groupnorm_search again = { s->d, s->device, s->slicing, (int)threads, (int)threads, true, true };
-    const int64_t most = groupnorm_held_ctas(s, c) * sms / BUNDLES;
-    c->loading = (int)sms * 3 / 4;
-    return groupnorm_share_slices(&again, most, groupnorm_parts_of(s, most, c), held_bytes(s, c), c) &&
-           groupnorm_slices(s->d, c, GROUPNORM_HELD) <= most + most / 8;
-}
-
 static bool fit_held(const groupnorm_search *s, groupnorm_config *c)
 {
     enum { TRIES = 24, AT_ONCE = 2, IN_REGISTERS = 4 };
@@ -348,6 +329,29 @@ static bool fit_held(const groupnorm_search *s, groupnorm_config *c)
 }
 
 /*
+ * Slices of which two bundles run at once: what neither shared memory nor registers of a CTA have room for is read
+ * again, up to half of it. Gradients of 1x384x512x512 f16 239 us by 216 slices, of which nothing is, 211 by 192.
+ */
+static bool fit_again(const groupnorm_search *s, groupnorm_config *c)
+{
+    enum { BUNDLES = 2, TRIES = 4 };
+    const int64_t threads = max_i64(THREADS_KEEPING_MIN, groupnorm_threads_min(s, c)), sms = s->device->sm_count;
+    const groupnorm_search again = { s->d, s->device, s->slicing, (int)threads, (int)threads, true, true };
+    const int64_t most = groupnorm_held_ctas(s, c) * sms / BUNDLES;
+    const groupnorm_config bundle = *c;
+    int64_t slices = most;
+    for (int i = 0; i < TRIES; i++, slices -= slices / 16) {
+        *c = bundle;
+        const bool shared =
+            groupnorm_share_slices(&again, slices, groupnorm_parts_of(s, slices, c), held_bytes(s, c), c);
+        c->loading = groupnorm_bundles(s->d, c) > BUNDLES ? (int)sms * 3 / 4 : 0;
+        if (shared && groupnorm_slices(s->d, c, GROUPNORM_HELD) <= most)
+            return true;
+    }
+    return false;
+}
+
+/*
  * Has a CTA entries to merge that are more than half of its slice? Rather one CTA of the bundle merges them, and slices
  * are read again.
  */
@@ -371,24 +375,25 @@ static bool fits_cluster(const groupnorm_search *s, int cluster, const groupnorm
  * overlaps what few threads do, so there are more, unless entries would be merged early: 16x320x64x64 f16 34.8 us by
  * 128, 30.6 by 256.
  */
-static bool hold_lines(const groupnorm_search *s, bool last, groupnorm_config *c)
+static bool hold_lines(const groupnorm_search *s, bool otherwise_split, groupnorm_config *c)
 {
     const bool forward = s->d->direction == CKL_DIRECTION_FORWARD;
-    // sums of several groups take much room
-    const bool folded = (forward || s->d->groups == 1 || last) && fold_pixels(s, c);
-    if (!folded)
+    const bool folds = forward || s->d->groups == 1 || otherwise_split; // sums of several groups take much room
+    if (!folds || !fold_pixels(s, c))
         take_lines(s, c);
-    if (c->vec * element_bytes(s->d) < GROUPNORM_VECTOR_BYTES && !last)
+    if (c->vec * groupnorm_element_bytes(s->d) < GROUPNORM_VECTOR_BYTES && !otherwise_split)
         return false;
-    const int64_t columns = s->d->layout == CKL_IMAGE_NHWC ? min_i64(round_up(groupnorm_columns(c), 32), THREADS_MAX) : 0;
-    const int most = (int)max_i64(max_i64(THREADS_KEEPING_MAX, last ? columns : 0), groupnorm_threads_min(s, c));
+    const int64_t columns = c->layout == CKL_IMAGE_NHWC && otherwise_split ? groupnorm_columns(c) : 0;
+    const int64_t wide_pixels = min_i64(THREADS_MAX, round_up(columns, 32)); // a thread has one column
+    const int most = (int)max_i64(max_i64(THREADS_KEEPING_MAX, wide_pixels), groupnorm_threads_min(s, c));
     const groupnorm_search any = { s->d, s->device, s->slicing, most, THREADS_KEEPING_MIN, true, false },
                            many = { s->d, s->device, s->slicing, most, most, true, false };
-    groupnorm_config wide = *c, part = *c;
+    const groupnorm_config bundle = *c;
     if (!fit_held(&any, c)) {
-        *c = part;
-        return last && fit_again(s, c);
+        *c = bundle;
+        return otherwise_split && fit_again(s, c);
     }
+    groupnorm_config wide = bundle;
     if (forward && !c->loading && c->kept > 0 && fit_held(&many, &wide) && entries_of_lane(s, &wide) <= ENTRIES_OF_LANE)
         *c = wide;
     return true;
@@ -405,20 +410,20 @@ static bool choose_held(const groupnorm_search *s, groupnorm_config *c)
     enum { BYTES_MIN = 8 << 20, BYTES_MIN_LINES = 3 << 20, BYTES_LARGE = 24 << 20, CLUSTER_LARGE_PLANES = 4 };
     const ckl_groupnorm_desc *d = s->d;
     const bool nhwc = d->layout == CKL_IMAGE_NHWC, forward = d->direction == CKL_DIRECTION_FORWARD;
-    const int64_t bytes = (forward ? 1 : 2) * d->n * d->c * d->h * d->w * element_bytes(d);
+    const int64_t bytes = (forward ? 1 : 2) * d->n * d->c * d->h * d->w * groupnorm_element_bytes(d);
     const int cluster_large = nhwc ? 2 : forward ? CLUSTER_LARGE_PLANES : CLUSTER_MAX;
-    const bool large = s->device->has_tma && bytes >= (nhwc && forward ? BYTES_MIN_LINES : BYTES_MIN);
-    const int cluster = !large ? 2 * CLUSTER_MAX : bytes >= BYTES_LARGE ? cluster_large : CLUSTER_MAX;
-    if (fits_cluster(s, cluster, c))
+    const int cluster = bytes >= BYTES_LARGE ? cluster_large : CLUSTER_MAX;
+    const bool small = bytes < (nhwc && forward ? BYTES_MIN_LINES : BYTES_MIN);
+    const bool otherwise_split = !fits_cluster(s, 2 * CLUSTER_MAX, c);
+    if (!s->device->has_tma || (!otherwise_split && (small || fits_cluster(s, cluster, c))))
         return false;
-    const bool last = !fits_cluster(s, 2 * CLUSTER_MAX, c);
-    if (!hold_lines(s, last, c))
+    if (!hold_lines(s, otherwise_split, c))
         return false;
     // what is beside a line is the next bundle's, which comes a strip later
     c->alone = nhwc && c->bundle < d->groups && c->vec * dtype_bytes(c->dtype) == GROUPNORM_VECTOR_BYTES;
     if (entries_of_lane(s, c) > ENTRIES_OF_LANE || merges_much(s, c))
         c->early = early_slices(s, c);
-    return last || !merges_much(s, c);
+    return otherwise_split || !merges_much(s, c);
 }
 
 /*
@@ -431,7 +436,7 @@ static bool pays_prefetch(const groupnorm_search *s, const groupnorm_config *c)
     const ckl_groupnorm_desc *d = s->d;
     const int64_t ctas = groupnorm_bundles(d, c) * groupnorm_slices(d, c, s->slicing);
     return s->device->has_tma && s->slicing != GROUPNORM_SPLIT && d->direction == CKL_DIRECTION_FORWARD &&
-           d->n * d->c * d->h * d->w * element_bytes(d) <= BYTES_MAX &&
+           d->n * d->c * d->h * d->w * groupnorm_element_bytes(d) <= BYTES_MAX &&
            ctas <= (int64_t)c->ctas_per_sm * s->device->sm_count;
 }
 

@@ -23,6 +23,11 @@ typedef struct groupnorm_search {
     bool again;                   // up to half of a slice is read again, for which there is no room
 } groupnorm_search;
 
+static inline int64_t groupnorm_element_bytes(const ckl_groupnorm_desc *d)
+{
+    return dtype_bytes(d->dtype);
+}
+
 /* Every warp has some groups, and the columns of several groups lie side by side. */
 int groupnorm_threads_min(const groupnorm_search *s, const groupnorm_config *c);
 

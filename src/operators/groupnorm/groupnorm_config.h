@@ -38,8 +38,7 @@
     X(owner, int, vec, "1", "1 2 4 8", "elements of one memory access, at most 16 bytes")                      \
     X(owner, int, steps, "4", "", "vectors of a column for which each of its threads has room")                \
     X(owner, int, kept, "0", "0 2 4 6", "of slices read once: those that stay in registers, the last")         \
-    X(owner, int, again, "0", "0 4 8", "held: those before them that are read again")                          \
-    X(owner, int, hints, "0", "0 1 2 3", "trial")                                                              \
+    X(owner, int, again, "0", "0 4 8", "held: those before them that are read again, for lack of room")        \
     X(owner, int, ctas_per_sm, "0", "0 1 2 3 4 6 8", "CTAs for which an SM has registers; 0: no matter")       \
     X(owner, int, loading, "0", "0 132 264", "held: CTAs that load at once; 0: all")                           \
     X(owner, bool, alone, "0", "0 1", "held: loads fill L2 with no more than they read")                       \

@@ -60,11 +60,11 @@ plan_cost groupnorm_cost(const ckl_groupnorm_desc *d, const ckl_device_info *dev
     const bool forward = d->direction == CKL_DIRECTION_FORWARD, nchw = d->layout == CKL_IMAGE_NCHW;
     const groupnorm_grid g = groupnorm_grid_of(c);
     const int inputs = forward ? 1 : 2, passes = slicing == GROUPNORM_SPLIT ? 2 : 1; // items of a slice
+    const double again = slicing == GROUPNORM_SPLIT ? 0.5 : (double)c->again / c->steps;
     const double loads = (double)g.slots * c->steps, bytes = (double)dtype_bytes(d->dtype);
     const double run = (nchw ? g.column_threads * c->vec : c->channels * c->bundle * c->fold) * bytes;
     const memory_work work = { .of = of[!forward][slicing != GROUPNORM_CLUSTER][!nchw],
-                               .bytes = (double)(d->n * d->c * d->h * d->w) * bytes *
-                                        (inputs * (slicing == GROUPNORM_SPLIT ? 1.5 : 1) + 1),
+                               .bytes = (double)(d->n * d->c * d->h * d->w) * bytes * (inputs * (1 + again) + 1),
                                .ctas = groupnorm_bundles(d, c) * groupnorm_slices(d, c, slicing) * passes,
                                .threads = c->threads,
                                .ctas_per_sm = c->ctas_per_sm,

@@ -84,8 +84,8 @@ static void write_slice(groupnorm_kernel *k)
             k->does->find_scales(k, channel, div(channel, imm(cfg->channels)));
         cta_sync();
     }
-    k->s.reads = k->s.cfg->hints & 1 ? IR_CACHE_EVICT_FIRST : IR_CACHE_DEFAULT;
-    k->s.writes = k->s.cfg->hints & 2 ? IR_CACHE_EVICT_FIRST : IR_CACHE_DEFAULT;
+    if (cfg->again > 0)
+        k->s.reads = k->s.writes = IR_CACHE_EVICT_FIRST;
     groupnorm_over_columns(&k->s, &k->w, write_column, k);
 }
 
@@ -288,7 +288,9 @@ static void merge_early(const groupnorm_kernel *k)
 static void store_entry(groupnorm_kernel *k)
 {
     const entries e = entries_of_slices(&k->s);
-    k->s.reads = k->s.cfg->hints & 1 ? IR_CACHE_EVICT_LAST : IR_CACHE_DEFAULT;
+    // NOTE: L2 keeps what comes again, and outputs leave it first: gradients of 1x2048x256x256 bf16 314 us, 297 so
+    if (k->s.cfg->again > 0)
+        k->s.reads = IR_CACHE_EVICT_LAST;
     add_up(k);
     IF(groupnorm_merges(&k->s))
         store_words(&k->s, &e, k->s.rank, k->does->words, k->does->found(k).of);

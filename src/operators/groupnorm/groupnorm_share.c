@@ -13,11 +13,6 @@ enum {
     COLUMN_BYTES = 64 // of nchw that neighbouring threads read side by side
 };
 
-static int64_t element_bytes(const ckl_groupnorm_desc *d)
-{
-    return dtype_bytes(d->dtype);
-}
-
 int groupnorm_threads_min(const groupnorm_search *s, const groupnorm_config *c)
 {
     const int64_t columns = c->bundle > 1 ? groupnorm_columns(c) : 1;
@@ -28,8 +23,8 @@ int groupnorm_threads_min(const groupnorm_search *s, const groupnorm_config *c)
 int groupnorm_side_by_side(const groupnorm_search *s, const groupnorm_config *c)
 {
     enum { SHORT_PLANE = 128 };
-    const int bytes = c->vec * (int)element_bytes(s->d);
-    const bool is_short = s->d->h * s->d->w * element_bytes(s->d) <= SHORT_PLANE;
+    const int bytes = c->vec * (int)groupnorm_element_bytes(s->d);
+    const bool is_short = s->d->h * s->d->w * groupnorm_element_bytes(s->d) <= SHORT_PLANE;
     if (is_short && bytes < GROUPNORM_COPIED_BYTES)
         return 1;
     return (s->slicing == GROUPNORM_HELD ? LINE_BYTES : COLUMN_BYTES) / bytes;
@@ -37,8 +32,8 @@ int groupnorm_side_by_side(const groupnorm_search *s, const groupnorm_config *c)
 
 int groupnorm_held_ctas(const groupnorm_search *s, const groupnorm_config *c)
 {
-    const bool light = s->d->direction == CKL_DIRECTION_BACKWARD && element_bytes(s->d) == 2 && !groupnorm_mixes(c) &&
-                       s->d->layout == CKL_IMAGE_NHWC;
+    const bool light = s->d->direction == CKL_DIRECTION_BACKWARD && groupnorm_element_bytes(s->d) == 2 &&
+                       !groupnorm_mixes(c) && s->d->layout == CKL_IMAGE_NHWC;
     return light ? HELD_CTAS_LIGHT : GROUPNORM_HELD_CTAS;
 }
 
@@ -98,7 +93,7 @@ static void keep_vectors(const groupnorm_search *s, int64_t budget, groupnorm_co
                      (groupnorm_held_ctas(s, c) > GROUPNORM_HELD_CTAS ? REGISTERS_OF_FOUR : 0);
     const int64_t most = min_i64((registers - used) / (WORDS * inputs), c->steps - GROUPNORM_STAGED_MIN);
     c->kept = c->again = 0;
-    if (s->keeps && groupnorm_grid_of(c).slots == 1 && c->vec * element_bytes(s->d) == GROUPNORM_VECTOR_BYTES)
+    if (s->keeps && groupnorm_grid_of(c).slots == 1 && c->vec * groupnorm_element_bytes(s->d) == GROUPNORM_VECTOR_BYTES)
         while (c->kept < min_i64(most, GROUPNORM_KEPT_MAX) && groupnorm_shared_bytes(s->d, s->slicing, c) > budget)
             c->kept++;
     const int room = s->again ? (int)min_i64(c->steps / 2, c->steps - c->kept - GROUPNORM_STAGED_MIN) : 0;
@@ -114,11 +109,12 @@ static void keep_vectors(const groupnorm_search *s, int64_t budget, groupnorm_co
 static bool runs_at_once(const groupnorm_search *s, int64_t vectors, const groupnorm_config *c)
 {
     const ckl_groupnorm_desc *d = s->d;
-    const int64_t bytes = (1 + (d->direction == CKL_DIRECTION_BACKWARD)) * d->n * d->c * d->h * d->w * element_bytes(d);
+    const int64_t bytes =
+        (1 + (d->direction == CKL_DIRECTION_BACKWARD)) * d->n * d->c * d->h * d->w * groupnorm_element_bytes(d);
     const int threads = (int)max_i64(GROUPNORM_THREADS_MIN, min_i64(s->threads_max, vectors / VECTORS_OF_FEW));
     const int64_t ctas = groupnorm_bundles(d, c), sms = s->device->sm_count;
     const int64_t turn = sms * residency_ctas_per_sm(s->device, threads, 0);
-    return c->bundle == 1 && c->cluster == 1 && c->vec * element_bytes(d) == GROUPNORM_VECTOR_BYTES &&
+    return c->bundle == 1 && c->cluster == 1 && c->vec * groupnorm_element_bytes(d) == GROUPNORM_VECTOR_BYTES &&
            bytes <= sms * s->device->smem_per_sm_bytes / 2 && (ctas <= turn || 3 * ctas >= 4 * turn);
 }
 
@@ -183,7 +179,7 @@ bool groupnorm_share_slices(const groupnorm_search *s, int64_t slices, int parts
     const bool found = share_out(s, ceil_div(units, slices), budget, c);
     groupnorm_config other = *c;
     other.parts = parts;
-    if ((found && c->column_threads * c->vec * element_bytes(s->d) >= wanted) || parts == 1 ||
+    if ((found && c->column_threads * c->vec * groupnorm_element_bytes(s->d) >= wanted) || parts == 1 ||
         !share_out(s, ceil_div(units, ceil_div(slices, parts)), budget, &other))
         return found;
     *c = other;

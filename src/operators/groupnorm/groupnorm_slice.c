@@ -145,8 +145,8 @@ groupnorm_column groupnorm_column_at(const groupnorm_slice *s, const groupnorm_v
     groupnorm_column c = { .number = add(w->column, mul(slot, imm(g->abreast))) };
     c.exists = g->slots * g->abreast == g->columns ? yes() : lt(c.number, imm(g->columns));
     c.vectors = select(c.exists, w->vectors, imm(0));
-    val before =
-        mul(convert(IR_U32, slot), imm_as(U32, (int64_t)groupnorm_staged_steps(s->cfg) * g->abreast * g->column_threads * vector_bytes));
+    val before = mul(convert(IR_U32, slot), imm_as(U32, (int64_t)groupnorm_staged_steps(s->cfg) * g->abreast *
+                                                            g->column_threads * vector_bytes));
     c.shared = add(mul(thread(), imm_as(U32, vector_bytes)), before);
     val number = convert(I64, c.number), along = convert(I64, w->column_thread);
     if (s->cfg->ragged) {
@@ -214,8 +214,8 @@ typedef struct cursor {
 } cursor;
 
 /* Vectors up to `end`. */
-static void over_some(const groupnorm_slice *s, const groupnorm_view *w, cursor *at, val end,
-                      bool again, groupnorm_vector_pass *load, groupnorm_vector_pass *use, void *kernel)
+static void over_some(const groupnorm_slice *s, const groupnorm_view *w, cursor *at, val end, bool again,
+                      groupnorm_vector_pass *load, groupnorm_vector_pass *use, void *kernel)
 {
     const groupnorm_grid *g = &w->grid;
     const int64_t shared_stride = (int64_t)g->abreast * g->column_threads * g->vec * element_bytes(s);

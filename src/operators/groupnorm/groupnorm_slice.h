@@ -13,7 +13,8 @@ typedef struct groupnorm_slice {
     const groupnorm_config *cfg;
     groupnorm_values a;
     int align;          // of vectors in memory, bytes
-    ir_cache reads, writes;
+    ir_cache reads;     // of vectors that are read again, and
+    ir_cache writes;    // of outputs beside them: hints
     val bundle;         // i64, of all images
     val image, channel; // i64, channel: the first of the bundle
     val group;          // i64, of all images: the first of the bundle
@@ -31,7 +32,7 @@ typedef struct groupnorm_vector {
     val shared; // u32, bytes as those of a column, below
     val global; // i64, elements as well
     packed x, dy;
-    bool again; // is not in shared memory
+    bool again; // it is read from memory in each pass
 } groupnorm_vector;
 
 enum { GROUPNORM_UNROLLED = 4 }; // vectors of a thread whose loads are in flight together

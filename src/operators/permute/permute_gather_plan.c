@@ -202,6 +202,21 @@ static double sectors_for_full(const accesses *a, int stores)
     return sectors * SECTOR_BYTES / (double)(count * PERMUTE_WARP * WORD_BYTES);
 }
 
+/*
+ * Is the rest of a sector of x read so much later that L2 may have lost it? 24x640x24x56 f16 reversed 45.1 us by
+ * accesses that are 5.9 MB of y apart, 29.4 by blocks.
+ */
+static bool comes_late(const accesses *a, const ckl_device_info *device)
+{
+    enum { PART_OF_L2 = 16 };
+    for (int i = 0; i < a->of.rank; i++) {
+        const permute_mode *m = &a->of.modes[i];
+        if (m->size > 1 && m->x * a->unit_x < SECTOR_BYTES && m->y * a->unit_y > device->l2_bytes / PART_OF_L2)
+            return true;
+    }
+    return false;
+}
+
 /* Each run shares its first and its last sector, with neighbours that are moved at the same time. */
 static plan_cost cost_windows(const permutation *p, const permute_gather_config *c, int64_t windows,
                               const ckl_device_info *device)
@@ -259,7 +274,7 @@ static plan_cost cost_gather(const void *problem, const ckl_device_info *device,
                                            : c->bytes < WORD_BYTES  ? CROWD_US
                                                                     : 0),
                 .lines = turned ? 1.2 : 1.5 },
-        .bytes = bytes * (2 + AGAIN * again + PARTLY * partly),
+        .bytes = bytes * (2 + (comes_late(&a, device) ? 1 : AGAIN) * again + PARTLY * partly),
         .ctas = ctas,
         .threads = PERMUTE_THREADS,
         .wait_cycles = OF_STORE * fmax(0, stores - STORES_AT_ONCE),

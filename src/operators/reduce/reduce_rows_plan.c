@@ -155,8 +155,11 @@ static void choose_cta(const reduce_view *v, const ckl_device_info *device, redu
         c->threads = c->row_threads = THREADS_MIN;
         c->steps = (int)ceil_div(segment, THREADS_MIN);
     }
-    if (dear && v->rows < FEW_OF_SM * (int64_t)device->sm_count && segment >= LONG_TILES * THREADS_FEW * STEPS &&
-        dtype_bytes(c->kind.dtype) == 2) {
+    const int fit = reduce_state_words(&c->kind, false) > 2 ? 1024 : 1280; // threads of an SM, by registers
+    const bool even = unevenness(v->rows, device, fit / THREADS_FEW * (int64_t)device->sm_count) <=
+                      unevenness(v->rows, device, fit / THREADS * (int64_t)device->sm_count);
+    if (dear && even && v->rows < FEW_OF_SM * (int64_t)device->sm_count &&
+        segment >= LONG_TILES * THREADS_FEW * STEPS && dtype_bytes(c->kind.dtype) == 2) {
         c->threads = c->row_threads = THREADS_FEW;
         c->steps = STEPS;
     }
@@ -180,6 +183,8 @@ static int64_t most_ctas(int64_t tiles, int64_t most)
 static void share_large(const reduce_view *v, const ckl_device_info *device, bool bounded, reduce_rows_config *c)
 {
     enum { THREADS = 512, THREADS_MIN = 128 };
+    // of 16 bits registers leave room for a third CTA an SM: 40x120x128x128 bf16 over 0,2,3 53.4 us by two, 38.2
+    enum { ELEMENTS_OF_THIRD = 32, THREADS_OF_THIRD = 1536 };
     static const double worth = 1.15;
     const int64_t rows = max_i64(v->rows, 1);
     const reduce_rows_config given = *c;
@@ -195,7 +200,9 @@ static void share_large(const reduce_view *v, const ckl_device_info *device, boo
         if (several && threads == THREADS)
             continue;
         t.ctas_per_sm = bounded && !several ? REDUCE_THREADS_WANTED / threads : 0;
-        const int64_t fit = REDUCE_THREADS_WANTED / threads * device->sm_count;
+        const bool third = bounded && v->kind.reduced > 1 && !several && dtype_bytes(t.kind.dtype) == 2 &&
+                           t.vec * t.steps <= ELEMENTS_OF_THIRD;
+        const int64_t fit = (third ? THREADS_OF_THIRD : REDUCE_THREADS_WANTED) / threads * device->sm_count;
         const int64_t first =
             min_i64(max_i64(1, fit / rows), 2 * threads); // a thread of the last CTA receives two states
         const int64_t tiles = max_i64(row_tiles(v, &t), 1);
