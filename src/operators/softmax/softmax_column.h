@@ -10,6 +10,7 @@ typedef struct columns {
     column_split split;
     softmax_values p;
     column_place place; // of this thread in its strip
+    int fold;           // columns that are one, in a line; 0 in configs that have none
 } columns;
 
 static inline column_tensor input_of(const columns *c, int i)
@@ -164,6 +165,9 @@ void strip_states_store(strip_states *s, const column_place *place, column_state
 
 /* The states of the whole strip, after those of all its chunks are stored. */
 column_states strip_states_merge(strip_states *s, const column_place *place);
+
+/* Of columns that are one: their total for each, where a thread's states are those of whole strips. */
+column_states strip_states_fold(strip_states *s, const column_place *place, const column_states *found);
 
 /*
  * Where lines are read twice: a kernel merges the states of all chunks, and of the `fold` columns that stand for one;

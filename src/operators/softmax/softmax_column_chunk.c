@@ -131,19 +131,59 @@ void strip_states_store(strip_states *s, const column_place *place, column_state
     column_reduce_each(&s->c->split, place, softmax_reduction(s->c->form), s->scratch, found->of, store_states, s);
 }
 
-column_states strip_states_merge(strip_states *s, const column_place *place)
+/* Of the strip's columns those that are one, `inner` apart, are merged by a thread. */
+static void merge_folded(const strip_states *s, val inner)
 {
     const columns *c = s->c;
     const int count = softmax_state_values(c->form);
+    const val first = convert(U32, thread());
+    cta_sync();
+    IF(lt(first, inner)) {
+        val total[ONLINE_VALUES];
+        begin_states(c, 1, total);
+        for (int i = 0; i < c->fold; i++) {
+            const val column = add(first, mul(inner, imm_as(U32, i)));
+            const val other[] = { at(s->sStrip, column, imm(0)), at(s->sStrip, column, imm(count - 1)) };
+            softmax_reduction(c->form)->combine(total, other, NULL);
+        }
+        keep_total((void *)s, first, total);
+    }
+}
+
+/* The states of this thread's columns, when those of the strip are in shared memory. */
+static column_states states_of_strip(const strip_states *s, const column_place *place)
+{
+    const columns *c = s->c;
+    const int count = softmax_state_values(c->form);
+    const val inner = c->fold > 1 ? div(convert(U32, c->p.inner), imm_as(U32, c->fold)) : imm(0);
     column_states found;
+    if (c->fold > 1)
+        merge_folded(s, inner);
+    cta_sync();
+    for (int i = 0; i < count * c->split.vec; i++) {
+        const val column = column_number(&c->split, place, i / count);
+        found.of[i] = at(s->sStrip, c->fold > 1 ? rem(convert(U32, column), inner) : column, imm(i % count));
+    }
+    find_factors(c, &found);
+    return found;
+}
+
+column_states strip_states_merge(strip_states *s, const column_place *place)
+{
+    const columns *c = s->c;
     val states[VEC_MAX * ONLINE_VALUES];
     merge_states(c, &s->merging, c->p.chunks, chunk_states, s, states);
     column_reduce_each(&s->merging, NULL, softmax_reduction(c->form), s->scratch, states, keep_total, s);
-    cta_sync();
-    for (int i = 0; i < count * c->split.vec; i++)
-        found.of[i] = at(s->sStrip, column_number(&c->split, place, i / count), imm(i % count));
-    find_factors(c, &found);
-    return found;
+    return states_of_strip(s, place);
+}
+
+column_states strip_states_fold(strip_states *s, const column_place *place, const column_states *found)
+{
+    const columns *c = s->c;
+    IF(lt(convert(U32, thread()), imm_as(U32, c->split.lanes)))
+        for (int e = 0; e < c->split.vec; e++)
+            keep_total(s, column_number(&c->split, place, e), found->of + e * softmax_state_values(c->form));
+    return states_of_strip(s, place);
 }
 
 /* Totals */

@@ -87,8 +87,9 @@ static int64_t smem_bytes(const softmax_column_config *c, int tiles)
 plan_cost softmax_cost_column_held(const void *desc, const ckl_device_info *device, const void *config)
 {
     const softmax_column_config *c = config;
+    const ckl_softmax_desc folded = softmax_folded(desc, c->fold);
     const memory_work work = { .of = { .us = 1.2, .bytes = 1.2, .lines = 2.3 }, .smem_bytes = smem_bytes(c, c->tiles) };
-    return softmax_columns_cost(desc, device, c, work, 0);
+    return softmax_columns_cost(&folded, device, c, work, 0);
 }
 
 plan_cost softmax_cost_column_long(const void *desc, const ckl_device_info *device, const void *config)
@@ -170,7 +171,7 @@ static bool fits_whole(const ckl_softmax_desc *d, int lanes, softmax_column_conf
         return split_held(d, HELD_CTAS, RAGGED_LANES, row_vec_full(d->dtype), 0, c) == 1;
     return split_held(d, HELD_CTAS, lanes, vec, 1, c) == 1 ||
            (!is_forward(d) && split_held(d, FEWER_CTAS, lanes, vec, KEPT_FEW, c) == 1) ||
-           (is_half_forward(d) && lanes > 1 && split_held(d, HELD_CTAS, lanes / 2, vec, 1, c) == 1);
+           (is_half_forward(d) && lanes > 1 && c->fold == 1 && split_held(d, HELD_CTAS, lanes / 2, vec, 1, c) == 1);
 }
 
 /*
@@ -217,12 +218,10 @@ static bool wants_wide_lines(const ckl_softmax_desc *d, const softmax_column_con
  * each column and chunk. And where all chunks are fewer than SMs, forward than CTAs that run: 16384x512 bf16, 256 of
  * them, 18.3 us, read twice 16.7.
  */
-ckl_status softmax_choose_column_held(const void *desc, const ckl_device_info *device, void *config)
+static ckl_status choose_chunks(const ckl_softmax_desc *d, const ckl_device_info *device, softmax_column_config *c)
 {
     enum { RAGGED_LINES_MAX = 8192 }; // of 16 bits: 12288x2893 71.5 us held, 62.1 read twice; 8192x11747 167.8, 160.5
     static const char what[] = "softmax column_held";
-    const ckl_softmax_desc *d = desc;
-    softmax_column_config *c = config;
     TRY(softmax_check_other_axis(what, d));
     if (!wants_held(d, device))
         FAIL(CKL_UNSUPPORTED,
@@ -230,7 +229,7 @@ ckl_status softmax_choose_column_held(const void *desc, const ckl_device_info *d
     c->form = softmax_form_of(d);
     c->together = 1;
     const int64_t turn = HELD_CTAS * (int64_t)device->sm_count, least = is_forward(d) ? turn : device->sm_count;
-    const int lanes = is_ragged(d) ? ragged_lanes(d, chunk_vec(d)) : lanes_of(d, 1);
+    const int lanes = is_ragged(d) ? ragged_lanes(d, chunk_vec(d)) : lanes_of(d, c->fold > 1 ? 2 : 1);
     const int at_once = is_half_forward(d) ? device->sm_count * 3 / 4 : device->sm_count;
     const int wide = is_ragged(d) ? lanes : lanes_of(d, 2);
     const bool whole = (begins_in_sectors(d) && fits_whole(d, wide, c)) || fits_whole(d, lanes, c);
@@ -247,6 +246,24 @@ ckl_status softmax_choose_column_held(const void *desc, const ckl_device_info *d
     if (wants_wide_lines(d, c))
         choose_held(d, device, wide, c);
     return CKL_OK;
+}
+
+/*
+ * Few columns whose lines follow each other: as many of these as one as make up whole vectors, if a strip has all.
+ */
+ckl_status softmax_choose_column_held(const void *desc, const ckl_device_info *device, void *config)
+{
+    enum { ACCESS_BYTES = 16 };
+    const ckl_softmax_desc *d = desc;
+    softmax_column_config *c = config;
+    const int64_t bytes = d->inner * dtype_bytes(d->dtype);
+    c->fold = 1;
+    while (c->fold * bytes % ACCESS_BYTES)
+        c->fold *= 2;
+    if (d->inner == 1 || d->inner > WARP || c->fold * bytes > 2 * LINE_BYTES || d->n % c->fold || !is_dense(d))
+        c->fold = 1;
+    const ckl_softmax_desc folded = softmax_folded(d, c->fold);
+    return choose_chunks(&folded, device, c);
 }
 
 /* Chunks are two whole turns of all CTAs, if columns have lines enough. */
@@ -291,19 +308,37 @@ static ckl_status admit_chunks(const char *what, const ckl_softmax_desc *d, cons
     return CKL_OK;
 }
 
+/* The problem as it is taken: several lines as one. */
+static ckl_status admit_fold(const char *what, const ckl_softmax_desc *d, const softmax_column_config *c,
+                             ckl_softmax_desc *folded)
+{
+    if (c->fold < 1 || d->n % c->fold || (c->fold > 1 && !is_dense(d)))
+        FAIL(CKL_INVALID, "%s: fold=%d is less than 1, or n=%" PRId64 " lines do not follow each other by as many",
+             what, c->fold, d->n);
+    *folded = softmax_folded(d, c->fold);
+    if (folded->inner > INT32_MAX)
+        FAIL(CKL_UNSUPPORTED, "%s: %d lines of inner=%" PRId64 " are more than %d columns", what, c->fold, d->inner,
+             INT32_MAX);
+    return CKL_OK;
+}
+
 ckl_status softmax_admit_column_held(const void *desc, const ckl_device_info *device, const void *config)
 {
     static const char what[] = "softmax column_held";
-    const ckl_softmax_desc *d = desc;
     const softmax_column_config *c = config;
+    ckl_softmax_desc d;
+    TRY(admit_fold(what, desc, c, &d));
+    if (c->fold > 1 && (d.inner > column_split_columns(&c->split) || d.inner / c->fold > c->split.threads))
+        FAIL(CKL_INVALID, "%s: fold=%d wants all columns of lanes=%d, and a thread for each", what, c->fold,
+             c->split.lanes);
     if (c->kept < 0 || c->kept > SOFTMAX_KEPT_MAX)
         FAIL(CKL_INVALID, "%s: kept=%d is not in 0..%d", what, c->kept, SOFTMAX_KEPT_MAX);
     if (c->together < 1 || c->together > TOGETHER_MAX)
         FAIL(CKL_INVALID, "%s: together=%d is not in 1..%d", what, c->together, TOGETHER_MAX);
-    TRY(admit_chunks(what, d, device, c, TILES_MAX, c->tiles));
-    if (!c->loading && d->n > softmax_chunk_lines(c))
-        FAIL(CKL_INVALID, "%s: loading=0 wants chunks of all n=%" PRId64 " lines", what, d->n);
-    if (c->split.vec * dtype_bytes(d->dtype) < SOFTMAX_COPY_BYTES_MIN)
+    TRY(admit_chunks(what, &d, device, c, TILES_MAX, c->tiles));
+    if (!c->loading && d.n > softmax_chunk_lines(c))
+        FAIL(CKL_INVALID, "%s: loading=0 wants chunks of all n=%" PRId64 " lines", what, d.n);
+    if (c->split.vec * dtype_bytes(d.dtype) < SOFTMAX_COPY_BYTES_MIN)
         FAIL(CKL_UNSUPPORTED, "%s: vec=%d is less than %d bytes", what, c->split.vec, SOFTMAX_COPY_BYTES_MIN);
     return CKL_OK;
 }
@@ -311,14 +346,8 @@ ckl_status softmax_admit_column_held(const void *desc, const ckl_device_info *de
 ckl_status softmax_admit_column_long(const void *desc, const ckl_device_info *device, const void *config)
 {
     static const char what[] = "softmax column_long";
-    const ckl_softmax_desc *d = desc;
     const softmax_column_config *c = config;
-    if (c->fold < 1 || d->n % c->fold || (c->fold > 1 && !is_dense(d)))
-        FAIL(CKL_INVALID, "%s: fold=%d is less than 1, or n=%" PRId64 " lines do not follow each other by as many",
-             what, c->fold, d->n);
-    const ckl_softmax_desc folded = softmax_folded(d, c->fold);
-    if (folded.inner > INT32_MAX)
-        FAIL(CKL_UNSUPPORTED, "%s: %d lines of inner=%" PRId64 " are more than %d columns", what, c->fold, d->inner,
-             INT32_MAX);
-    return admit_chunks(what, &folded, device, c, FLOW_MAX, SOFTMAX_LONG_STAGES);
+    ckl_softmax_desc d;
+    TRY(admit_fold(what, desc, c, &d));
+    return admit_chunks(what, &d, device, c, FLOW_MAX, SOFTMAX_LONG_STAGES);
 }

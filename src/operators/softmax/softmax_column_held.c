@@ -108,7 +108,10 @@ static void take_strip(column_held *k)
     stage_chunk(k, imm_as(U32, 0));
     column_states found = sum_chunk(k);
     column_reduce(&c->split, &c->place, softmax_reduction(c->form), found.of);
-    find_factors(c, &found);
+    if (c->fold > 1)
+        found = strip_states_fold(&k->states, &c->place, &found);
+    else
+        find_factors(c, &found);
     write_outputs_of(k, found);
 }
 
@@ -154,9 +157,10 @@ void softmax_column_held(const void *config, int kernel)
     column_held k = { .c = { .form = &cfg->form, .split = cfg->split, .p = params_of(softmax) },
                       .tiles = cfg->tiles,
                       .kept = cfg->kept };
+    k.c.fold = cfg->fold;
     const columns *c = &k.c;
     launch_bounds(c->split.threads, cfg->form.ctas_per_sm);
-    if (cfg->loading)
+    if (cfg->loading || c->fold > 1)
         k.states = strip_states_begin(c);
     k.slots = smem_address(smem_alloc("chunk", k.tiles * tile_slots_bytes(c), 16));
     launch_dependents();

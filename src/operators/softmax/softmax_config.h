@@ -47,11 +47,8 @@ typedef struct softmax_row_config {
 } softmax_row_config;
 
 /* Fields of kernels that take strips in chunks: 0 in the configs of others. */
-#define SOFTMAX_COLUMN_CHUNK(X, owner) \
-    X(owner, int, tiles, "1", "1 2 3 4 6 8", "tiles of a chunk, one after the other in shared memory")
-
-/* And of column_long alone. */
-#define SOFTMAX_COLUMN_LONG(X, owner) \
+#define SOFTMAX_COLUMN_CHUNK(X, owner)                                                                 \
+    X(owner, int, tiles, "1", "1 2 3 4 6 8", "tiles of a chunk, one after the other in shared memory") \
     X(owner, int, fold, "1", "1 2 4 8 16 32 64", "lines, one behind the other, that are taken as one")
 
 /* And of column_held alone. */
@@ -66,7 +63,6 @@ typedef struct softmax_column_config {
     softmax_form form;
     column_split split;
     SOFTMAX_COLUMN_CHUNK(FIELD_MEMBER, )
-    SOFTMAX_COLUMN_LONG(FIELD_MEMBER, )
     SOFTMAX_COLUMN_HELD(FIELD_MEMBER, )
 } softmax_column_config;
 
