@@ -19,8 +19,8 @@ void softmax_column(const void *config, int kernel)
     load_inputs(&c, &c.place, rX);
     cluster_meet(c.split.cluster);
     begin_states(&c, c.split.vec, found.of);
-    sum_visit(&c)(&c, &c.place, rX, &found);
+    sum_visit (&c)(&c, &c.place, rX, &found);
     column_reduce(&c.split, &c.place, softmax_reduction(c.form), found.of);
     find_factors(&c, &found);
-    write_visit(&c)(&c, &c.place, rX, &found);
+    write_visit (&c)(&c, &c.place, rX, &found);
 }

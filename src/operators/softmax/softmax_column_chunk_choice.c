@@ -176,19 +176,27 @@ static bool fits_whole(const ckl_softmax_desc *d, int lanes, softmax_column_conf
 
 /*
  * Are columns more than a cluster's registers hold, or, where tensors are more than caches, of 16 bits, or more than a
- * CTA's registers hold by whole lines?
+ * CTA's registers hold by whole lines, or several lines as one, which registers take element by element?
  */
-static bool wants_held(const ckl_softmax_desc *d, const ckl_device_info *device)
+static bool wants_held(const ckl_softmax_desc *d, const ckl_device_info *device, bool is_folded)
 {
-    enum { BYTES_MIN_HALF = 16 << 20, BYTES_MIN = 45 << 20, BYTES_MIN_GRADIENTS = 20 << 20 };
-    const int64_t bytes_min = is_half(d) ? BYTES_MIN_HALF : is_forward(d) ? BYTES_MIN : BYTES_MIN_GRADIENTS;
+    enum {
+        BYTES_MIN_HALF = 16 << 20,
+        BYTES_MIN = 45 << 20,
+        BYTES_MIN_GRADIENTS = 20 << 20,
+        BYTES_MIN_FOLDED = 4 << 20
+    };
+    const int64_t bytes_min = is_folded       ? BYTES_MIN_FOLDED
+                              : is_half(d)    ? BYTES_MIN_HALF
+                              : is_forward(d) ? BYTES_MIN
+                                              : BYTES_MIN_GRADIENTS;
     column_split held;
     const int ctas = softmax_ctas_that_hold(d, device, &held);
     if (!device->has_tma || (!is_ragged(d) && softmax_vec_of(d) < row_vec_full(d->dtype) / (is_forward(d) ? 2 : 1)))
         return false;
     if (ctas && (tensor_bytes(d) < bytes_min || d->n <= SHORT_LINES))
         return false;
-    return is_ragged(d) || ctas != 1 || is_half(d) || !has_lines(&held, d->dtype);
+    return is_folded || is_ragged(d) || ctas != 1 || is_half(d) || !has_lines(&held, d->dtype);
 }
 
 /* Do lines begin within sectors of memory? */
@@ -223,7 +231,7 @@ static ckl_status choose_chunks(const ckl_softmax_desc *d, const ckl_device_info
     enum { RAGGED_LINES_MAX = 8192 }; // of 16 bits: 12288x2893 71.5 us held, 62.1 read twice; 8192x11747 167.8, 160.5
     static const char what[] = "softmax column_held";
     TRY(softmax_check_other_axis(what, d));
-    if (!wants_held(d, device))
+    if (!wants_held(d, device, c->fold > 1))
         FAIL(CKL_UNSUPPORTED,
              "%s: chosen on Hopper, where it was measured: large tensors, long columns, lines of whole vectors", what);
     c->form = softmax_form_of(d);
