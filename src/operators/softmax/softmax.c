@@ -202,7 +202,7 @@ typedef struct chunks_view {
 static ckl_softmax_desc folded_of(const ckl_plan *plan)
 {
     const softmax_column_config *c = plan->config;
-    return softmax_folded(plan->desc, (int)max_i64(1, c->fold));
+    return softmax_folded(plan->desc, c->fold);
 }
 
 static chunks_view view_of(const ckl_plan *plan)
@@ -240,7 +240,7 @@ static ckl_status launch_chunks(const ckl_plan *plan, const void *args, ckl_stre
     params.counter = plan_workspace(plan, a->workspace);
     params.states = (const char *)params.counter + v.counters_bytes;
     params.totals = (const char *)params.counter + v.totals;
-    const int64_t merging = ceil_div(whole->inner, softmax_total_lanes(&split, (int)max_i64(1, c->fold)));
+    const int64_t merging = ceil_div(whole->inner, softmax_total_lanes(&split, c->fold));
     const int64_t ctas[] = { d.outer * params.strips * v.chunks, d.outer * merging,
                              d.outer * params.strips * v.chunks };
     const int first = scalar ? vectors : 0, count = scalar ? all - vectors : vectors;

@@ -10,7 +10,7 @@ typedef struct columns {
     column_split split;
     softmax_values p;
     column_place place; // of this thread in its strip
-    int fold;           // columns that are one, in a line; 0 in configs that have none
+    int fold;           // columns that are one, in a line
 } columns;
 
 static inline column_tensor input_of(const columns *c, int i)
@@ -170,8 +170,8 @@ column_states strip_states_merge(strip_states *s, const column_place *place);
 column_states strip_states_fold(strip_states *s, const column_place *place, const column_states *found);
 
 /*
- * Where lines are read twice: a kernel merges the states of all chunks, and of the `fold` columns that stand for one;
- * the next one loads those of its columns.
+ * Where lines are read twice: a kernel merges the states of all chunks, and of the columns that are one; the next one
+ * loads those of its columns.
  */
-void merge_totals(const columns *c, int fold);
-column_states load_totals(const columns *c, int fold);
+void merge_totals(const columns *c);
+column_states load_totals(const columns *c);

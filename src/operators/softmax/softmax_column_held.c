@@ -154,10 +154,9 @@ void softmax_column_held(const void *config, int kernel)
         softmax_column_long(config, SOFTMAX_LONG_SCALAR + kernel - 1);
         return;
     }
-    column_held k = { .c = { .form = &cfg->form, .split = cfg->split, .p = params_of(softmax) },
+    column_held k = { .c = { .form = &cfg->form, .split = cfg->split, .p = params_of(softmax), .fold = cfg->fold },
                       .tiles = cfg->tiles,
                       .kept = cfg->kept };
-    k.c.fold = cfg->fold;
     const columns *c = &k.c;
     launch_bounds(c->split.threads, cfg->form.ctas_per_sm);
     if (cfg->loading || c->fold > 1)
