@@ -49,6 +49,18 @@ static inline tensor scores_of(const columns *c, tensor rX)
     return rT;
 }
 
+/* Of scores or their exponentials; pairs and factors are those of the columns. */
+static inline void store_outputs(const columns *c, const column_place *place, softmax_output *output, tensor rT,
+                                 const val *pairs, const val *factors)
+{
+    tensor rY = registers(c, F32); // (VEC,STEPS)
+    for (int i = 0; i < static_size(rY.layout); i++) {
+        const int e = i % c->split.vec;
+        set(rY, i, output(c->form, at(rT, i), pairs + e * ONLINE_VALUES, factors[e]));
+    }
+    store_tile(c, place, rY);
+}
+
 /* Visits of tiles */
 
 /* The states of a thread's columns; forward also what outputs need of them. */
@@ -83,12 +95,8 @@ static inline void find_factors(const columns *c, column_states *found)
 
 static inline void write_outputs(const columns *c, const column_place *at, const tensor *rX, column_states *found)
 {
-    tensor rT = scores_of(c, rX[0]), rY = registers(c, F32); // (VEC,STEPS)
-    for (int i = 0; i < static_size(rY.layout); i++) {
-        const int e = i % c->split.vec;
-        set(rY, i, softmax_of_score(c->form, at(rT, i), found->of + e * ONLINE_VALUES, found->factors[e]));
-    }
-    store_tile(c, at, rY);
+    tensor rT = scores_of(c, rX[0]); // (VEC,STEPS)
+    store_outputs(c, at, softmax_of_score, rT, found->of, found->factors);
 }
 
 static inline void add_dots(const columns *c, const column_place *at, const tensor *rX, column_states *found)

@@ -7,7 +7,6 @@
 
 enum {
     TILES_MAX = 64,     // of a chunk in shared memory
-    TOGETHER_MAX = 64,  // strips side by side
     FLOW_MAX = 1 << 20, // of one that is read twice
     THREADS_HELD = 256, // of a CTA that takes a chunk
     HELD_CTAS = 3,      // of an SM
@@ -235,7 +234,6 @@ static ckl_status choose_chunks(const ckl_softmax_desc *d, const ckl_device_info
         FAIL(CKL_UNSUPPORTED,
              "%s: chosen on Hopper, where it was measured: large tensors, long columns, lines of whole vectors", what);
     c->form = softmax_form_of(d);
-    c->together = 1;
     const int64_t turn = HELD_CTAS * (int64_t)device->sm_count, least = is_forward(d) ? turn : device->sm_count;
     const int lanes = is_ragged(d) ? ragged_lanes(d, chunk_vec(d)) : lanes_of(d, c->fold > 1 ? 2 : 1);
     const int at_once = is_half_forward(d) ? device->sm_count * 3 / 4 : device->sm_count;
@@ -341,8 +339,6 @@ ckl_status softmax_admit_column_held(const void *desc, const ckl_device_info *de
              c->split.lanes);
     if (c->kept < 0 || c->kept > SOFTMAX_KEPT_MAX)
         FAIL(CKL_INVALID, "%s: kept=%d is not in 0..%d", what, c->kept, SOFTMAX_KEPT_MAX);
-    if (c->together < 1 || c->together > TOGETHER_MAX)
-        FAIL(CKL_INVALID, "%s: together=%d is not in 1..%d", what, c->together, TOGETHER_MAX);
     TRY(admit_chunks(what, &d, device, c, TILES_MAX, c->tiles));
     if (!c->loading && d.n > softmax_chunk_lines(c))
         FAIL(CKL_INVALID, "%s: loading=0 wants chunks of all n=%" PRId64 " lines", what, d.n);

@@ -115,30 +115,17 @@ static void take_strip(column_held *k)
     write_outputs_of(k, found);
 }
 
-/*
- * CTAs of neighbouring strips begin side by side, so many at a time: what they read and write are whole pages of memory,
- * of which each takes a part.
- */
-static void take_side_by_side(one_pass *t, int together)
-{
-    const val all = imm_as(U32, together), first = mul(div(cta_x(), mul(t->chunks, all)), all);
-    const val rest = sub(cta_x(), mul(first, t->chunks)), width = min(all, sub(t->strips, first));
-    t->strip = add(first, rem(rest, width));
-    t->chunk = div(rest, width);
-}
-
 /* The first chunks of a strip may wait until those of the strips before have been written and the last ones begin. */
-static void take_chunk(column_held *k, const softmax_column_config *cfg)
+static void take_chunk(column_held *k, int loading)
 {
     enum { PATIENCE = 64 };
     const columns *c = &k->c;
     const val strips = mul(convert(U32, c->p.outer), c->p.strips);
     one_pass t = one_pass_of_cta(c->p.counter, strips, c->p.chunks);
     t.patience = PATIENCE;
-    take_side_by_side(&t, cfg->together);
     k->states.strip = t.strip;
     k->states.chunk = t.chunk;
-    one_pass_load_in_turn(&t, imm_as(U32, cfg->loading));
+    one_pass_load_in_turn(&t, imm_as(U32, loading));
     stage_chunk(k, t.chunk);
     cp_async_wait(PARTS / 2);
     one_pass_loaded(&t);
@@ -165,7 +152,7 @@ void softmax_column_held(const void *config, int kernel)
     launch_dependents();
     grid_wait();
     if (cfg->loading)
-        take_chunk(&k, cfg);
+        take_chunk(&k, cfg->loading);
     else
         take_strip(&k);
 }

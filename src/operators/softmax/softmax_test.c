@@ -215,9 +215,6 @@ static const char *const cases[] = {
     "# and of vectors of theirs",
     "shape=3x300x136 axis=1 misalign=1 impl=column_held config='threads=64 lanes=8 vec=4 steps=4 tiles=1 kept=1' # by "
     "single elements, of all tiles",
-    "shape=2x300x136 axis=1 impl=column_held config='threads=64 lanes=4 vec=4 steps=1 tiles=5 loading=3 together=4'",
-    "shape=300x520 axis=0 dtype=bf16 direction=backward impl=column_held config='dtype=bf16 direction=backward "
-    "threads=64 lanes=4 vec=8 steps=2 tiles=2 loading=5 together=7'", // strips side by side, and fewer at the end
     "shape=5x400x3 axis=1 dtype=bf16 fill=hard impl=column_held config='dtype=bf16 threads=64 lanes=4 vec=8 steps=2 "
     "tiles=2 fold=8 loading=0'", // several lines as one: whole strips
     "shape=5x400x7 axis=1 log=1 impl=column_held config='log=1 threads=64 lanes=8 vec=4 steps=1 tiles=2 fold=4 "
@@ -352,8 +349,6 @@ static const test_reject rejects[] = {
       "softmax column_held: fold=3 is less than 1, or n=64 lines" },
     { "shape=64x8 axis=0 impl=column_held config='threads=64 lanes=2 vec=4 steps=2 fold=4'", CKL_INVALID,
       "softmax column_held: fold=4 wants all columns of lanes=2" },
-    { "shape=64x8 axis=0 impl=column_held config='together=0'", CKL_INVALID,
-      "softmax column_held: together=0 is not in 1..64" },
     { "shape=64x8 axis=0 impl=column_held config='kept=9'", CKL_INVALID, "softmax column_held: kept=9 is not in 0..8" },
     { "shape=4x4096 impl=pipeline config='cluster=8'", CKL_INVALID, "cluster=8, but rows have only 1 chunks" },
     { "shape=4x64 impl=row config='row_threads=4 vec=4 steps=8 ragged=1'", CKL_INVALID, "softmax row: ragged=1 wants" },
