@@ -294,21 +294,23 @@ static ckl_status choose_chunks(const ckl_softmax_desc *d, const ckl_device_info
     return CKL_OK;
 }
 
-/*
- * Few columns whose lines follow each other: as many of these as one as make up whole vectors, if a strip has all.
- */
-ckl_status softmax_choose_column_held(const void *desc, const ckl_device_info *device, void *config)
+/* Of few columns as many lines are one as make up whole vectors, if a strip has all. */
+static int held_fold_of(const ckl_softmax_desc *d)
 {
     enum { ACCESS_BYTES = 16, BYTES_MIN = 4 << 20 };
+    const int64_t bytes = d->inner * dtype_bytes(d->dtype);
+    int fold = 1;
+    while (fold * bytes % ACCESS_BYTES)
+        fold *= 2;
+    const bool fits = d->inner > 1 && d->inner <= WARP && fold * bytes <= 2 * LINE_BYTES && d->n % fold == 0;
+    return fits && is_dense(d) && tensor_bytes(d) >= BYTES_MIN ? fold : 1;
+}
+
+ckl_status softmax_choose_column_held(const void *desc, const ckl_device_info *device, void *config)
+{
     const ckl_softmax_desc *d = desc;
     softmax_column_config *c = config;
-    const int64_t bytes = d->inner * dtype_bytes(d->dtype);
-    c->fold = 1;
-    while (c->fold * bytes % ACCESS_BYTES)
-        c->fold *= 2;
-    if (d->inner == 1 || d->inner > WARP || tensor_bytes(d) < BYTES_MIN || c->fold * bytes > 2 * LINE_BYTES ||
-        d->n % c->fold || !is_dense(d))
-        c->fold = 1;
+    c->fold = held_fold_of(d);
     const ckl_softmax_desc folded = softmax_folded(d, c->fold);
     return choose_chunks(&folded, device, d, c);
 }
