@@ -114,11 +114,6 @@ ckl_status softmax_choose_column(const void *desc, const ckl_device_info *device
     return CKL_OK;
 }
 
-int64_t softmax_strip_ctas(const ckl_softmax_desc *d, const softmax_column_config *c)
-{
-    return column_split_ctas(&c->split, d->outer, d->inner);
-}
-
 int64_t softmax_chunks_of(const ckl_softmax_desc *d, const softmax_column_config *c)
 {
     return c->tiles ? ceil_div(d->n, softmax_chunk_lines(c)) : 1;
@@ -135,7 +130,7 @@ plan_cost softmax_columns_cost(const ckl_softmax_desc *d, const ckl_device_info 
     const bool dense = d->ldx == d->inner && column_split_columns(s) == d->inner; // strips lie in one piece
     const double run = dense ? LINE_BYTES : (double)(s->lanes * s->vec * bytes);
     const double tiles = ceil((double)lines * (again > 0 ? 1 + again : 1) / (double)column_split_lines(s));
-    work.ctas = chunks * softmax_strip_ctas(d, c);
+    work.ctas = chunks * column_split_ctas(s, d->outer, d->inner);
     work.bytes = (double)d->outer * (double)(chunks * lines) * (double)(d->inner * bytes) * (inputs * (1 + again) + 1);
     work.threads = s->threads;
     work.registers += held * inputs;

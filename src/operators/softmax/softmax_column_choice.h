@@ -47,8 +47,7 @@ int softmax_ctas_that_hold(const ckl_softmax_desc *d, const ckl_device_info *dev
 /* Do columns that are read twice take whole vectors? */
 bool softmax_has_long_vectors(const ckl_softmax_desc *d);
 
-/* CTAs or clusters of the tensor where a strip is one's, and chunks of a strip. */
-int64_t softmax_strip_ctas(const ckl_softmax_desc *d, const softmax_column_config *c);
+/* Of a strip. */
 int64_t softmax_chunks_of(const ckl_softmax_desc *d, const softmax_column_config *c);
 
 /*

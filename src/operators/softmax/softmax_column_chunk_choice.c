@@ -178,7 +178,7 @@ static int64_t choose_held(const ckl_softmax_desc *d, const ckl_device_info *dev
     enum { KEPT = 5 };
     const int kept = is_ragged(d) ? 0 : is_forward(d) ? 1 : KEPT; // ragged ends take registers
     const int64_t chunks = split_held(d, HELD_CTAS, lanes, chunk_vec(d), kept, c);
-    const int64_t ctas = chunks * softmax_strip_ctas(d, c);
+    const int64_t ctas = chunks * column_split_ctas(&c->split, d->outer, d->inner);
     return 2 * ctas < 3 * HELD_CTAS * (int64_t)device->sm_count ? split_held(d, HELD_CTAS, lanes, chunk_vec(d), 0, c)
                                                                 : chunks;
 }
@@ -286,7 +286,8 @@ static ckl_status choose_chunks(const ckl_softmax_desc *d, const ckl_device_info
         FAIL(CKL_UNSUPPORTED, "%s: n=%" PRId64 " lines that begin anywhere are faster read twice, several as one", what,
              d->n);
     const int64_t chunks = choose_held(d, device, lanes, c);
-    if (chunks > turn / (is_forward(d) ? 3 : 2) || (!is_ragged(d) && chunks * softmax_strip_ctas(d, c) < least))
+    if (chunks > turn / (is_forward(d) ? 3 : 2) ||
+        (!is_ragged(d) && chunks * column_split_ctas(&c->split, d->outer, d->inner) < least))
         FAIL(CKL_UNSUPPORTED, "%s: %" PRId64 " chunks of columns of n=%" PRId64 " are faster read twice", what, chunks,
              d->n);
     if (wants_wide_lines(d, c))
@@ -333,7 +334,7 @@ ckl_status softmax_choose_column_long(const void *desc, const ckl_device_info *d
     s->vec = s->ragged ? row_vec_full(d->dtype) : softmax_vec_of(d);
     s->lanes = s->ragged ? ragged_lanes(d, s->vec) : lanes_of(d, 2);
     s->steps = held_steps(d, c);
-    const int64_t chunks = max_i64(1, TURNS * turn / max_i64(1, softmax_strip_ctas(d, c)));
+    const int64_t chunks = max_i64(1, TURNS * turn / max_i64(1, column_split_ctas(&c->split, d->outer, d->inner)));
     c->tiles = (int)max_i64(1, ceil_div(d->n, chunks * column_split_lines(s)));
     return CKL_OK;
 }
