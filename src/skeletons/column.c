@@ -197,6 +197,13 @@ static int_tuple limits_of(const column_split *s, const column_place *p)
     return s->exact ? NULL : shape(_, p->lines);
 }
 
+static void copy_lines(const column_split *s, const column_place *p, ckl_dtype dtype, tensor from, tensor to,
+                       double fill)
+{
+    const tiled_copy each = vectors_of(s, dtype);
+    copy_tiled_if(&each, p->cX, limits_of(s, p), from, to, fill);
+}
+
 /* Lines that begin anywhere: of a vector at their ends elements are stored */
 
 /* Is element e of the thread's vectors in the line? */
@@ -234,23 +241,20 @@ static void store_elements(const column_split *s, const column_place *p, tensor 
 
 void column_load(const column_split *s, const column_place *p, const column_tensor *of, tensor to, double fill)
 {
-    const tensor from = partition_of(s, p, of);
-    tiled_copy each = vectors_of(s, of->dtype);
-    copy_tiled_if(&each, p->cX, limits_of(s, p), from, to, fill);
+    copy_lines(s, p, of->dtype, partition_of(s, p, of), to, fill);
 }
 
 void column_store(const column_split *s, const column_place *p, tensor from, const column_tensor *of)
 {
     const tensor to = partition_of(s, p, of);
-    tiled_copy each = vectors_of(s, of->dtype);
     if (!s->ragged) {
-        copy_tiled_if(&each, p->cX, limits_of(s, p), from, to, 0);
+        copy_lines(s, p, of->dtype, from, to, 0);
         return;
     }
     IF(lt(sub(lane_of(s), imm(1)), imm(s->lanes - RAGGED_LANES))) { // unsigned: neither the first nor the last
         IF(logical_or(lt(p->column, imm64(0)), gt(add(p->column, imm64(s->vec)), p->inner)))
             store_elements(s, p, from, to);
-        ELSE copy_tiled_if(&each, p->cX, limits_of(s, p), from, to, 0);
+        ELSE copy_lines(s, p, of->dtype, from, to, 0);
     }
 }
 
@@ -294,8 +298,7 @@ void column_stage(const column_split *s, const column_place *p, const column_ten
 void column_load_staged(const column_split *s, const column_place *p, ckl_dtype dtype, val address, tensor to,
                         double fill)
 {
-    tiled_copy each = vectors_of(s, dtype);
-    copy_tiled_if(&each, p->cX, limits_of(s, p), slots_of(s, dtype, address), to, fill);
+    copy_lines(s, p, dtype, slots_of(s, dtype, address), to, fill);
 }
 
 typedef struct column_slots {

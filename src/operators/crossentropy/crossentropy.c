@@ -58,9 +58,10 @@ static int tensors(const void *desc, plan_tensor *t)
 
 enum {
     CTAS_MAX = INT32_MAX,
-    TILES_MAX = 65535,  // of a row, backward: CTAs along y
-    ELEMENTS = 32,      // of a thread in a tile
-    ELEMENTS_HALF = 64, // forward, of rows of 16 bits that few threads share
+    TILES_MAX = 65535,   // of a row, backward: CTAs along y
+    ELEMENTS = 32,       // of a thread in a tile
+    ELEMENTS_WHOLE = 36, // of one that is a whole row: 128x18432 f32 5.21 us, in two tiles 5.74
+    ELEMENTS_HALF = 64,  // forward, of rows of 16 bits that few threads share
     FEW_THREADS = 128,
     TILE_THREADS = 512,
     LONG_COLS = TILE_THREADS / 2 * ELEMENTS, // longer rows have a CTA each, or several
@@ -145,8 +146,8 @@ static void choose_long(const ckl_crossentropy_desc *d, const ckl_device_info *d
     double least = INFINITY;
     for (s.threads = TILE_THREADS; s.threads >= FEW_THREADS; s.threads /= 2) {
         s.row_threads = s.threads;
-        s.steps = ELEMENTS / s.vec;
-        s.steps = (int)min_i64(s.steps, ceil_div(d->cols, row_split_cols(&s) / s.steps));
+        const int64_t whole = ceil_div(d->cols, s.threads * s.vec);
+        s.steps = (int)(whole * s.vec <= ELEMENTS_WHOLE ? whole : ELEMENTS / s.vec);
         const int64_t tiles = ceil_div(d->cols, row_split_cols(&s)), most = min_i64(FEW_THREADS, tiles);
         for (int64_t parts = 1; parts <= most; parts = more_parts(tiles, parts)) {
             const double us = cost_long(d, device, &s, (int)parts).us;

@@ -202,7 +202,7 @@ typedef struct chunks_view {
 static ckl_softmax_desc folded_of(const ckl_plan *plan)
 {
     const softmax_column_config *c = plan->config;
-    return softmax_folded(plan->desc, (int)max_i64(1, c->fold));
+    return softmax_folded(plan->desc, c->fold);
 }
 
 static chunks_view view_of(const ckl_plan *plan)
@@ -240,7 +240,7 @@ static ckl_status launch_chunks(const ckl_plan *plan, const void *args, ckl_stre
     params.counter = plan_workspace(plan, a->workspace);
     params.states = (const char *)params.counter + v.counters_bytes;
     params.totals = (const char *)params.counter + v.totals;
-    const int64_t merging = ceil_div(whole->inner, softmax_total_lanes(&split, (int)max_i64(1, c->fold)));
+    const int64_t merging = ceil_div(whole->inner, softmax_total_lanes(&split, c->fold));
     const int64_t ctas[] = { d.outer * params.strips * v.chunks, d.outer * merging,
                              d.outer * params.strips * v.chunks };
     const int first = scalar ? vectors : 0, count = scalar ? all - vectors : vectors;
@@ -263,7 +263,7 @@ static const field desc_fields[] = { SOFTMAX_SIZES(FIELD_ROW, ckl_softmax_desc) 
 static const field row_fields[] = { ROW_FIELDS };
 static const field pipeline_fields[] = { ROW_FIELDS ROW_FLOW(FIELD_NESTED, (softmax_row_config, flow)) };
 static const field column_fields[] = { COLUMN_FIELDS };
-static const field column_long_fields[] = { CHUNK_FIELDS SOFTMAX_COLUMN_LONG(FIELD_ROW, softmax_column_config) };
+static const field column_long_fields[] = { CHUNK_FIELDS };
 static const field column_held_fields[] = { CHUNK_FIELDS SOFTMAX_COLUMN_HELD(FIELD_ROW, softmax_column_config) };
 
 #define IMPLEMENTATION(symbol, about, family, fields, count, ...)                                              \

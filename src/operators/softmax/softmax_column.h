@@ -10,6 +10,7 @@ typedef struct columns {
     column_split split;
     softmax_values p;
     column_place place; // of this thread in its strip
+    int fold;           // columns that are one, in a line
 } columns;
 
 static inline column_tensor input_of(const columns *c, int i)
@@ -48,6 +49,18 @@ static inline tensor scores_of(const columns *c, tensor rX)
     return rT;
 }
 
+/* Of scores or their exponentials; pairs and factors are those of the columns. */
+static inline void store_outputs(const columns *c, const column_place *place, softmax_output *output, tensor rT,
+                                 const val *pairs, const val *factors)
+{
+    tensor rY = registers(c, F32); // (VEC,STEPS)
+    for (int i = 0; i < static_size(rY.layout); i++) {
+        const int e = i % c->split.vec;
+        set(rY, i, output(c->form, at(rT, i), pairs + e * ONLINE_VALUES, factors[e]));
+    }
+    store_tile(c, place, rY);
+}
+
 /* Visits of tiles */
 
 /* The states of a thread's columns; forward also what outputs need of them. */
@@ -82,12 +95,8 @@ static inline void find_factors(const columns *c, column_states *found)
 
 static inline void write_outputs(const columns *c, const column_place *at, const tensor *rX, column_states *found)
 {
-    tensor rT = scores_of(c, rX[0]), rY = registers(c, F32); // (VEC,STEPS)
-    for (int i = 0; i < static_size(rY.layout); i++) {
-        const int e = i % c->split.vec;
-        set(rY, i, softmax_of_score(c->form, at(rT, i), found->of + e * ONLINE_VALUES, found->factors[e]));
-    }
-    store_tile(c, at, rY);
+    tensor rT = scores_of(c, rX[0]); // (VEC,STEPS)
+    store_outputs(c, at, softmax_of_score, rT, found->of, found->factors);
 }
 
 static inline void add_dots(const columns *c, const column_place *at, const tensor *rX, column_states *found)
@@ -165,9 +174,12 @@ void strip_states_store(strip_states *s, const column_place *place, column_state
 /* The states of the whole strip, after those of all its chunks are stored. */
 column_states strip_states_merge(strip_states *s, const column_place *place);
 
+/* Of columns that are one: their total for each, where a thread's states are those of whole strips. */
+column_states strip_states_fold(strip_states *s, const column_place *place, const column_states *found);
+
 /*
- * Where lines are read twice: a kernel merges the states of all chunks, and of the `fold` columns that stand for one;
- * the next one loads those of its columns.
+ * Where lines are read twice: a kernel merges the states of all chunks, and of the columns that are one; the next one
+ * loads those of its columns.
  */
-void merge_totals(const columns *c, int fold);
-column_states load_totals(const columns *c, int fold);
+void merge_totals(const columns *c);
+column_states load_totals(const columns *c);

@@ -88,10 +88,12 @@ int softmax_ctas_that_hold(const ckl_softmax_desc *d, const ckl_device_info *dev
 
 /*
  * A cluster only where the registers of one CTA do not hold the columns; not of single elements of 16 bits, if it is of
- * eight CTAs, or clusters come in turns: 3x2048x1071 f16 23.7 us by clusters of four, read twice 17.2.
+ * eight CTAs, or clusters come in turns: 3x2048x1071 f16 23.7 us by clusters of four, read twice 17.2; gradients of
+ * 2048x2557 bf16 27.2 by eight, 16.7.
  */
 ckl_status softmax_choose_column(const void *desc, const ckl_device_info *device, void *config)
 {
+    enum { BYTES_MIN_GRADIENTS = 4 << 20 };
     const ckl_softmax_desc *d = desc;
     softmax_column_config *c = config;
     TRY(softmax_check_other_axis("softmax column", d));
@@ -103,17 +105,13 @@ ckl_status softmax_choose_column(const void *desc, const ckl_device_info *device
         FAIL(CKL_UNSUPPORTED, "softmax column: columns of n=%" PRId64 " do not fit the registers of %d CTA%s", d->n,
              most, most > 1 ? "s" : "");
     const bool turns = column_split_ctas(&c->split, d->outer, d->inner) > device->sm_count;
-    if (is_half_forward(d) && c->split.vec == 1 && ctas > 1 && (ctas == most || turns))
+    const bool many = is_forward(d) || (tensor_bytes(d) >= BYTES_MIN_GRADIENTS && softmax_has_long_vectors(d));
+    if (is_half(d) && many && c->split.vec == 1 && ctas > 1 && (ctas == most || turns))
         FAIL(CKL_UNSUPPORTED, "softmax column: single elements of n=%" PRId64 " are faster read twice", d->n);
     halve_columns(d, c);
     if (wants_two_ctas(d, device, &c->split))
         c->form.ctas_per_sm = 2;
     return CKL_OK;
-}
-
-int64_t softmax_strip_ctas(const ckl_softmax_desc *d, const softmax_column_config *c)
-{
-    return column_split_ctas(&c->split, d->outer, d->inner);
 }
 
 int64_t softmax_chunks_of(const ckl_softmax_desc *d, const softmax_column_config *c)
@@ -132,7 +130,7 @@ plan_cost softmax_columns_cost(const ckl_softmax_desc *d, const ckl_device_info 
     const bool dense = d->ldx == d->inner && column_split_columns(s) == d->inner; // strips lie in one piece
     const double run = dense ? LINE_BYTES : (double)(s->lanes * s->vec * bytes);
     const double tiles = ceil((double)lines * (again > 0 ? 1 + again : 1) / (double)column_split_lines(s));
-    work.ctas = chunks * softmax_strip_ctas(d, c);
+    work.ctas = chunks * column_split_ctas(s, d->outer, d->inner);
     work.bytes = (double)d->outer * (double)(chunks * lines) * (double)(d->inner * bytes) * (inputs * (1 + again) + 1);
     work.threads = s->threads;
     work.registers += held * inputs;

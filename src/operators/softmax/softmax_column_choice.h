@@ -44,8 +44,10 @@ ckl_status softmax_check_other_axis(const char *what, const ckl_softmax_desc *d)
 /* CTAs that hold a column in registers: one, a cluster, or 0. */
 int softmax_ctas_that_hold(const ckl_softmax_desc *d, const ckl_device_info *device, column_split *held);
 
-/* CTAs or clusters of the tensor where a strip is one's, and chunks of a strip. */
-int64_t softmax_strip_ctas(const ckl_softmax_desc *d, const softmax_column_config *c);
+/* Do columns that are read twice take whole vectors? */
+bool softmax_has_long_vectors(const ckl_softmax_desc *d);
+
+/* Of a strip. */
 int64_t softmax_chunks_of(const ckl_softmax_desc *d, const softmax_column_config *c);
 
 /*

@@ -131,35 +131,80 @@ void strip_states_store(strip_states *s, const column_place *place, column_state
     column_reduce_each(&s->c->split, place, softmax_reduction(s->c->form), s->scratch, found->of, store_states, s);
 }
 
-column_states strip_states_merge(strip_states *s, const column_place *place)
+/* As they are in memory, not as lines are taken: u32. */
+static val columns_of_matrix(const columns *c)
+{
+    return div(convert(U32, c->p.inner), imm_as(U32, c->fold));
+}
+
+/* Of the strip's columns those that are one, `inner` apart, are merged by a thread. */
+static void merge_folded(const strip_states *s, val inner)
 {
     const columns *c = s->c;
     const int count = softmax_state_values(c->form);
+    const val first = convert(U32, thread());
+    cta_sync();
+    IF(lt(first, inner)) {
+        val total[ONLINE_VALUES];
+        begin_states(c, 1, total);
+        for (int i = 0; i < c->fold; i++) {
+            const val column = add(first, mul(inner, imm_as(U32, i)));
+            const val other[] = { at(s->sStrip, column, imm(0)), at(s->sStrip, column, imm(count - 1)) };
+            softmax_reduction(c->form)->combine(total, other, NULL);
+        }
+        keep_total((void *)s, first, total);
+    }
+}
+
+/* The states of this thread's columns, when those of the strip are in shared memory. */
+static column_states states_of_strip(const strip_states *s, const column_place *place)
+{
+    const columns *c = s->c;
+    const int count = softmax_state_values(c->form);
+    const val inner = c->fold > 1 ? columns_of_matrix(c) : imm(0);
     column_states found;
+    if (c->fold > 1)
+        merge_folded(s, inner);
+    cta_sync();
+    for (int i = 0; i < count * c->split.vec; i++) {
+        const val column = column_number(&c->split, place, i / count);
+        found.of[i] = at(s->sStrip, c->fold > 1 ? rem(convert(U32, column), inner) : column, imm(i % count));
+    }
+    find_factors(c, &found);
+    return found;
+}
+
+column_states strip_states_merge(strip_states *s, const column_place *place)
+{
+    const columns *c = s->c;
     val states[VEC_MAX * ONLINE_VALUES];
     merge_states(c, &s->merging, c->p.chunks, chunk_states, s, states);
     column_reduce_each(&s->merging, NULL, softmax_reduction(c->form), s->scratch, states, keep_total, s);
-    cta_sync();
-    for (int i = 0; i < count * c->split.vec; i++)
-        found.of[i] = at(s->sStrip, column_number(&c->split, place, i / count), imm(i % count));
-    find_factors(c, &found);
-    return found;
+    return states_of_strip(s, place);
+}
+
+column_states strip_states_fold(strip_states *s, const column_place *place, const column_states *found)
+{
+    const columns *c = s->c;
+    IF(lt(convert(U32, thread()), imm_as(U32, c->split.lanes)))
+        for (int e = 0; e < c->split.vec; e++)
+            keep_total(s, column_number(&c->split, place, e), found->of + e * softmax_state_values(c->form));
+    return states_of_strip(s, place);
 }
 
 /* Totals */
 
 /* The states of column `column` of matrix `outer`: (COUNT). */
-static tensor total_at(const columns *c, val outer, val column, int fold)
+static tensor total_at(const columns *c, val outer, val column)
 {
     const int count = softmax_state_values(c->form);
-    const val inner = div(convert(U64, c->p.inner), imm_as(U64, fold));
+    const val inner = div(convert(U64, c->p.inner), imm_as(U64, c->fold));
     const val index = add(mul(convert(U64, outer), inner), convert(U64, column));
     return gmem_tensor(add(c->p.totals, mul(index, imm_as(U64, count * 4))), F32, compact(leaf(count)));
 }
 
 typedef struct totals {
     const columns *c;
-    int fold;
     val inner, outer, first, column; // u32: columns of a matrix, the matrix, this CTA's first column, this lane's
 } totals;
 
@@ -167,7 +212,7 @@ typedef struct totals {
 static val folded_state(const void *user, val number)
 {
     const totals *t = user;
-    const val width = imm_as(U32, column_split_columns(&t->c->split)), fold = imm_as(U32, t->fold);
+    const val width = imm_as(U32, column_split_columns(&t->c->split)), fold = imm_as(U32, t->c->fold);
     const val folded = add(t->column, mul(rem(number, fold), t->inner));
     const val strip = add(mul(t->outer, t->c->p.strips), div(folded, width));
     return states_at(t->c, strip, div(number, fold), rem(folded, width));
@@ -178,39 +223,39 @@ static void store_total(void *user, val column, const val *values)
     const totals *t = user;
     const val number = add(t->first, column);
     IF(lt(number, t->inner)) {
-        const tensor gT = total_at(t->c, t->outer, number, t->fold); // (COUNT)
+        const tensor gT = total_at(t->c, t->outer, number); // (COUNT)
         for (int v = 0; v < softmax_state_values(t->c->form); v++)
             set(gT, v, values[v]);
     }
 }
 
 /* A lane has a column, and a group of lanes some of the chunks. */
-void merge_totals(const columns *c, int fold)
+void merge_totals(const columns *c)
 {
-    const int lanes = softmax_total_lanes(&c->split, fold);
+    const int lanes = softmax_total_lanes(&c->split, c->fold);
     const column_split split = { .threads = c->split.threads, .lanes = lanes, .cluster = 1, .vec = 1, .steps = 1 };
     const int64_t scratch =
         smem_alloc("column_warps", column_reduce_each_bytes(&split, softmax_state_values(c->form)), 16);
-    totals t = { .c = c, .fold = fold, .inner = div(convert(U32, c->p.inner), imm_as(U32, fold)) };
+    totals t = { .c = c, .inner = columns_of_matrix(c) };
     const val ctas = div(add(t.inner, imm_as(U32, lanes - 1)), imm_as(U32, lanes));
     t.outer = div(cta_x(), ctas);
     t.first = mul(rem(cta_x(), ctas), imm_as(U32, lanes));
     t.column = add(t.first, lane_of(&split));
-    const val all = select(lt(t.column, t.inner), mul(c->p.chunks, imm_as(U32, fold)), imm_as(U32, 0));
+    const val all = select(lt(t.column, t.inner), mul(c->p.chunks, imm_as(U32, c->fold)), imm_as(U32, 0));
     val state[ONLINE_VALUES];
     merge_states(c, &split, all, folded_state, &t, state);
     column_reduce_each(&split, NULL, softmax_reduction(c->form), scratch, state, store_total, &t);
 }
 
-column_states load_totals(const columns *c, int fold)
+column_states load_totals(const columns *c)
 {
     const int count = softmax_state_values(c->form);
-    const val inner = div(convert(U32, c->p.inner), imm_as(U32, fold)), outer = convert(U32, c->place.outer);
+    const val inner = columns_of_matrix(c), outer = convert(U32, c->place.outer);
     const val before = mul(c->p.inner, imm64(c->split.vec)); // a vector may begin before its line
     val column = convert(U32, rem(add(c->place.column, before), convert(I64, inner)));
     column_states found;
     for (int e = 0; e < c->split.vec; e++) {
-        const tensor gT = total_at(c, outer, column, fold); // (COUNT)
+        const tensor gT = total_at(c, outer, column); // (COUNT)
         column = add(column, imm_as(U32, 1));
         column = select(eq(column, inner), imm_as(U32, 0), column);
         for (int v = 0; v < count; v++)

@@ -6,26 +6,28 @@
 #include "skeletons/one_pass.h"
 
 enum {
-    TILES_MAX = 64,     // of a chunk in shared memory
-    TOGETHER_MAX = 64,  // strips side by side
-    FLOW_MAX = 1 << 20, // of one that is read twice
-    THREADS_HELD = 256, // of a CTA that takes a chunk
-    HELD_CTAS = 3,      // of an SM
-    KEPT_FEW = 2,       // tiles in registers that leave a CTA its threads
+    TILES_MAX = 64,       // of a chunk in shared memory
+    FLOW_MAX = 1 << 20,   // of one that is read twice
+    THREADS_HELD = 256,   // of a CTA that takes a chunk
+    HELD_CTAS = 3,        // of an SM
+    SM_BYTES = 192 << 10, // that they hold
+    FEWER_CTAS = 2,
+    KEPT_FEW = 2, // tiles in registers that leave a CTA its threads
     WARP = 32,
 };
 
 /*
  * Lines that begin anywhere, by vectors between boundaries of memory: gradients of 56x768x399 f16 45.3 us, by single
- * elements 55.1; whole strips of 256x55441 bf16 25.2 and 41.6.
+ * elements 55.1; whole strips of 256x55441 bf16 25.2 and 41.6. Not of large tensors where they fill less than two of the
+ * six vectors of the narrowest strips: 4000x5000x3 bf16 914.5, by single elements 152.3.
  */
 static bool is_ragged(const ckl_softmax_desc *d)
 {
-    enum { LINES_MIN = 256, LINES_MIN_HALF = 512, LINES_WHOLE = 384 };
-    const int vec = row_vec_full(d->dtype);
-    const bool is_whole = is_half_forward(d) && d->n <= LINES_WHOLE;
-    return softmax_vec_of(d) < vec / (is_half_forward(d) ? 2 : 1) && (d->ldx - d->ldy) % vec == 0 &&
-           d->n >= (is_half(d) && !is_whole ? LINES_MIN_HALF : LINES_MIN);
+    enum { LINES_MIN = 256, LINES_MIN_HALF_GRADIENTS = 512, VECTORS_MIN = 2, BYTES_MAX = 4 << 20 };
+    const int vec = row_vec_full(d->dtype), strip_vec = is_half_forward(d) ? vec / 2 : vec;
+    return softmax_vec_of(d) < strip_vec && (d->ldx - d->ldy) % vec == 0 &&
+           (d->inner >= VECTORS_MIN * strip_vec || tensor_bytes(d) < BYTES_MAX) &&
+           d->n >= (is_half(d) && !is_forward(d) ? LINES_MIN_HALF_GRADIENTS : LINES_MIN);
 }
 
 /*
@@ -37,6 +39,13 @@ static int chunk_vec(const ckl_softmax_desc *d)
     return is_ragged(d) ? row_vec_full(d->dtype) / (is_half_forward(d) ? 2 : 1) : softmax_vec_of(d);
 }
 
+/* Columns for which ragged strips of a line have room. */
+static int64_t ragged_room(const ckl_softmax_desc *d, int lanes, int vec)
+{
+    const column_split s = { .lanes = lanes, .vec = vec, .ragged = true };
+    return column_split_strips(&s, d->inner) * column_split_room(&s);
+}
+
 /* Of a ragged strip: those that leave the fewest idle. */
 static int ragged_lanes(const ckl_softmax_desc *d, int vec)
 {
@@ -44,8 +53,7 @@ static int ragged_lanes(const ckl_softmax_desc *d, int vec)
     int best = WARP;
     int64_t fewest = INT64_MAX;
     for (int lanes = WARP; lanes >= LANES_MIN; lanes /= 2) {
-        const column_split s = { .lanes = lanes, .vec = vec, .ragged = true };
-        const int64_t all = column_split_strips(&s, d->inner) * lanes;
+        const int64_t all = ragged_room(d, lanes, vec);
         if (all < fewest)
             best = lanes;
         fewest = min_i64(fewest, all);
@@ -77,6 +85,12 @@ static int fold_of(const ckl_softmax_desc *d)
     return fold;
 }
 
+bool softmax_has_long_vectors(const ckl_softmax_desc *d)
+{
+    const ckl_softmax_desc folded = softmax_folded(d, fold_of(d));
+    return is_ragged(d) || softmax_vec_of(&folded) > 1;
+}
+
 /* Shared memory of a CTA with so many tiles: slots, sums, and words by which its threads tell each other. */
 static int64_t smem_bytes(const softmax_column_config *c, int tiles)
 {
@@ -87,8 +101,9 @@ static int64_t smem_bytes(const softmax_column_config *c, int tiles)
 plan_cost softmax_cost_column_held(const void *desc, const ckl_device_info *device, const void *config)
 {
     const softmax_column_config *c = config;
+    const ckl_softmax_desc folded = softmax_folded(desc, c->fold);
     const memory_work work = { .of = { .us = 1.2, .bytes = 1.2, .lines = 2.3 }, .smem_bytes = smem_bytes(c, c->tiles) };
-    return softmax_columns_cost(desc, device, c, work, 0);
+    return softmax_columns_cost(&folded, device, c, work, 0);
 }
 
 plan_cost softmax_cost_column_long(const void *desc, const ckl_device_info *device, const void *config)
@@ -109,6 +124,18 @@ static int lanes_of(const ckl_softmax_desc *d, int lines)
     return lanes;
 }
 
+/* The same in chunks that are held: less than lines only where all SMs together hold less than the inputs. */
+static int held_lanes(const ckl_softmax_desc *d, const ckl_device_info *device, const softmax_column_config *c,
+                      int lines)
+{
+    const int64_t bytes = product_i64(tensor_bytes(d), softmax_inputs(&c->form));
+    if (c->fold > 1)
+        return lanes_of(d, 2);
+    if (bytes >= (int64_t)SM_BYTES * device->sm_count)
+        return lanes_of(d, lines);
+    return lines * LINE_BYTES / (softmax_vec_of(d) * dtype_bytes(d->dtype));
+}
+
 /* Lines of a thread in a tile of a chunk. */
 static int held_steps(const ckl_softmax_desc *d, const softmax_column_config *c)
 {
@@ -126,7 +153,7 @@ static int held_steps(const ckl_softmax_desc *d, const softmax_column_config *c)
  */
 static int64_t split_held(const ckl_softmax_desc *d, int ctas, int lanes, int vec, int kept, softmax_column_config *c)
 {
-    enum { SM_BYTES = 192 << 10, THREADS_KEEPING = 128 };
+    enum { THREADS_KEEPING = 128 };
     column_split *s = &c->split;
     const int threads = kept > KEPT_FEW ? THREADS_KEEPING : THREADS_HELD;
     *s = (column_split){ threads, lanes, .cluster = 1, .vec = vec, .ragged = is_ragged(d) };
@@ -151,9 +178,26 @@ static int64_t choose_held(const ckl_softmax_desc *d, const ckl_device_info *dev
     enum { KEPT = 5 };
     const int kept = is_ragged(d) ? 0 : is_forward(d) ? 1 : KEPT; // ragged ends take registers
     const int64_t chunks = split_held(d, HELD_CTAS, lanes, chunk_vec(d), kept, c);
-    const int64_t ctas = chunks * softmax_strip_ctas(d, c);
+    const int64_t ctas = chunks * column_split_ctas(&c->split, d->outer, d->inner);
     return 2 * ctas < 3 * HELD_CTAS * (int64_t)device->sm_count ? split_held(d, HELD_CTAS, lanes, chunk_vec(d), 0, c)
                                                                 : chunks;
+}
+
+/*
+ * Lines that begin anywhere, forward of 16 bits, also by 8 lanes or two CTAs an SM: 88x320x2093 f16 84.7 us, in chunks
+ * 99.3; 128x531x3x453 145.0, 157.0.
+ */
+static bool fits_whole_ragged(const ckl_softmax_desc *d, softmax_column_config *c)
+{
+    enum { LANES = 16, LANES_MIN = 8 };
+    const bool many = is_half_forward(d);
+    const int vec = row_vec_full(d->dtype);
+    const int64_t room = ragged_room(d, ragged_lanes(d, chunk_vec(d)), chunk_vec(d)); // of chunks
+    for (int lanes = LANES; lanes >= (many ? LANES_MIN : LANES); lanes /= 2)
+        for (int ctas = HELD_CTAS; ctas >= (many ? FEWER_CTAS : HELD_CTAS); ctas--)
+            if (split_held(d, ctas, lanes, vec, 0, c) == 1 && 2 * ragged_room(d, lanes, vec) <= 3 * room)
+                return true;
+    return false;
 }
 
 /*
@@ -164,30 +208,33 @@ static int64_t choose_held(const ckl_softmax_desc *d, const ckl_device_info *dev
  */
 static bool fits_whole(const ckl_softmax_desc *d, int lanes, softmax_column_config *c)
 {
-    enum { FEWER_CTAS = 2, RAGGED_LANES = 16 };
     const int vec = softmax_vec_of(d);
     if (is_ragged(d))
-        return split_held(d, HELD_CTAS, RAGGED_LANES, row_vec_full(d->dtype), 0, c) == 1;
+        return fits_whole_ragged(d, c);
     return split_held(d, HELD_CTAS, lanes, vec, 1, c) == 1 ||
            (!is_forward(d) && split_held(d, FEWER_CTAS, lanes, vec, KEPT_FEW, c) == 1) ||
-           (is_half_forward(d) && lanes > 1 && split_held(d, HELD_CTAS, lanes / 2, vec, 1, c) == 1);
+           (is_half_forward(d) && lanes > 1 && c->fold == 1 && split_held(d, HELD_CTAS, lanes / 2, vec, 1, c) == 1);
 }
 
 /*
  * Are columns more than a cluster's registers hold, or, where tensors are more than caches, of 16 bits, or more than a
- * CTA's registers hold by whole lines?
+ * CTA's registers hold by whole lines, or several lines of `whole` as one, which registers take in smaller vectors?
  */
-static bool wants_held(const ckl_softmax_desc *d, const ckl_device_info *device)
+static bool wants_held(const ckl_softmax_desc *d, const ckl_device_info *device, const ckl_softmax_desc *whole)
 {
     enum { BYTES_MIN_HALF = 16 << 20, BYTES_MIN = 45 << 20, BYTES_MIN_GRADIENTS = 20 << 20 };
-    const int64_t bytes_min = is_half(d) ? BYTES_MIN_HALF : is_forward(d) ? BYTES_MIN : BYTES_MIN_GRADIENTS;
+    const bool is_folded = d->n != whole->n, single = is_folded && softmax_vec_of(whole) == 1;
+    const int64_t bytes_min = single          ? 0
+                              : is_half(d)    ? BYTES_MIN_HALF
+                              : is_forward(d) ? BYTES_MIN
+                                              : BYTES_MIN_GRADIENTS;
     column_split held;
     const int ctas = softmax_ctas_that_hold(d, device, &held);
     if (!device->has_tma || (!is_ragged(d) && softmax_vec_of(d) < row_vec_full(d->dtype) / (is_forward(d) ? 2 : 1)))
         return false;
     if (ctas && (tensor_bytes(d) < bytes_min || d->n <= SHORT_LINES))
         return false;
-    return is_ragged(d) || ctas != 1 || is_half(d) || !has_lines(&held, d->dtype);
+    return is_folded || is_ragged(d) || ctas != 1 || is_half(d) || !has_lines(&held, d->dtype);
 }
 
 /* Do lines begin within sectors of memory? */
@@ -217,36 +264,56 @@ static bool wants_wide_lines(const ckl_softmax_desc *d, const softmax_column_con
  * each column and chunk. And where all chunks are fewer than SMs, forward than CTAs that run: 16384x512 bf16, 256 of
  * them, 18.3 us, read twice 16.7.
  */
-ckl_status softmax_choose_column_held(const void *desc, const ckl_device_info *device, void *config)
+static ckl_status choose_chunks(const ckl_softmax_desc *d, const ckl_device_info *device, const ckl_softmax_desc *whole,
+                                softmax_column_config *c)
 {
     enum { RAGGED_LINES_MAX = 8192 }; // of 16 bits: 12288x2893 71.5 us held, 62.1 read twice; 8192x11747 167.8, 160.5
     static const char what[] = "softmax column_held";
-    const ckl_softmax_desc *d = desc;
-    softmax_column_config *c = config;
     TRY(softmax_check_other_axis(what, d));
-    if (!wants_held(d, device))
+    if (!wants_held(d, device, whole))
         FAIL(CKL_UNSUPPORTED,
              "%s: chosen on Hopper, where it was measured: large tensors, long columns, lines of whole vectors", what);
     c->form = softmax_form_of(d);
-    c->together = 1;
     const int64_t turn = HELD_CTAS * (int64_t)device->sm_count, least = is_forward(d) ? turn : device->sm_count;
-    const int lanes = is_ragged(d) ? ragged_lanes(d, chunk_vec(d)) : lanes_of(d, 1);
+    const int lanes = is_ragged(d) ? ragged_lanes(d, chunk_vec(d)) : held_lanes(d, device, c, 1);
     const int at_once = is_half_forward(d) ? device->sm_count * 3 / 4 : device->sm_count;
-    const int wide = is_ragged(d) ? lanes : lanes_of(d, 2);
-    const bool whole = (begins_in_sectors(d) && fits_whole(d, wide, c)) || fits_whole(d, lanes, c);
-    c->loading = whole ? 0 : at_once;
+    const int wide = is_ragged(d) ? lanes : held_lanes(d, device, c, 2);
+    const bool is_whole = (begins_in_sectors(d) && fits_whole(d, wide, c)) || fits_whole(d, lanes, c);
+    c->loading = is_whole ? 0 : at_once;
     if (!c->loading)
         return CKL_OK;
     if (is_ragged(d) && is_half_forward(d) && d->n >= RAGGED_LINES_MAX && fold_of(d) > 1)
         FAIL(CKL_UNSUPPORTED, "%s: n=%" PRId64 " lines that begin anywhere are faster read twice, several as one", what,
              d->n);
     const int64_t chunks = choose_held(d, device, lanes, c);
-    if (chunks > turn / (is_forward(d) ? 3 : 2) || (!is_ragged(d) && chunks * softmax_strip_ctas(d, c) < least))
+    if (chunks > turn / (is_forward(d) ? 3 : 2) ||
+        (!is_ragged(d) && chunks * column_split_ctas(&c->split, d->outer, d->inner) < least))
         FAIL(CKL_UNSUPPORTED, "%s: %" PRId64 " chunks of columns of n=%" PRId64 " are faster read twice", what, chunks,
              d->n);
     if (wants_wide_lines(d, c))
         choose_held(d, device, wide, c);
     return CKL_OK;
+}
+
+/* Of few columns as many lines are one as make up whole vectors, if a strip has all. */
+static int held_fold_of(const ckl_softmax_desc *d)
+{
+    enum { ACCESS_BYTES = 16, BYTES_MIN = 4 << 20 };
+    const int64_t bytes = d->inner * dtype_bytes(d->dtype);
+    int fold = 1;
+    while (fold * bytes % ACCESS_BYTES)
+        fold *= 2;
+    const bool fits = d->inner > 1 && d->inner <= WARP && fold * bytes <= 2 * LINE_BYTES && d->n % fold == 0;
+    return fits && is_dense(d) && tensor_bytes(d) >= BYTES_MIN ? fold : 1;
+}
+
+ckl_status softmax_choose_column_held(const void *desc, const ckl_device_info *device, void *config)
+{
+    const ckl_softmax_desc *d = desc;
+    softmax_column_config *c = config;
+    c->fold = held_fold_of(d);
+    const ckl_softmax_desc folded = softmax_folded(d, c->fold);
+    return choose_chunks(&folded, device, d, c);
 }
 
 /* Chunks are two whole turns of all CTAs, if columns have lines enough. */
@@ -267,7 +334,7 @@ ckl_status softmax_choose_column_long(const void *desc, const ckl_device_info *d
     s->vec = s->ragged ? row_vec_full(d->dtype) : softmax_vec_of(d);
     s->lanes = s->ragged ? ragged_lanes(d, s->vec) : lanes_of(d, 2);
     s->steps = held_steps(d, c);
-    const int64_t chunks = max_i64(1, TURNS * turn / max_i64(1, softmax_strip_ctas(d, c)));
+    const int64_t chunks = max_i64(1, TURNS * turn / max_i64(1, column_split_ctas(&c->split, d->outer, d->inner)));
     c->tiles = (int)max_i64(1, ceil_div(d->n, chunks * column_split_lines(s)));
     return CKL_OK;
 }
@@ -291,19 +358,35 @@ static ckl_status admit_chunks(const char *what, const ckl_softmax_desc *d, cons
     return CKL_OK;
 }
 
+/* The problem as it is taken: several lines as one. */
+static ckl_status admit_fold(const char *what, const ckl_softmax_desc *d, const softmax_column_config *c,
+                             ckl_softmax_desc *folded)
+{
+    if (c->fold < 1 || d->n % c->fold || (c->fold > 1 && !is_dense(d)))
+        FAIL(CKL_INVALID, "%s: fold=%d is less than 1, or n=%" PRId64 " lines do not follow each other by as many",
+             what, c->fold, d->n);
+    *folded = softmax_folded(d, c->fold);
+    if (folded->inner > INT32_MAX)
+        FAIL(CKL_UNSUPPORTED, "%s: %d lines of inner=%" PRId64 " are more than %d columns", what, c->fold, d->inner,
+             INT32_MAX);
+    return CKL_OK;
+}
+
 ckl_status softmax_admit_column_held(const void *desc, const ckl_device_info *device, const void *config)
 {
     static const char what[] = "softmax column_held";
-    const ckl_softmax_desc *d = desc;
     const softmax_column_config *c = config;
+    ckl_softmax_desc d;
+    TRY(admit_fold(what, desc, c, &d));
+    if (c->fold > 1 && (d.inner > column_split_columns(&c->split) || d.inner / c->fold > c->split.threads))
+        FAIL(CKL_INVALID, "%s: fold=%d wants all columns of lanes=%d, and a thread for each", what, c->fold,
+             c->split.lanes);
     if (c->kept < 0 || c->kept > SOFTMAX_KEPT_MAX)
         FAIL(CKL_INVALID, "%s: kept=%d is not in 0..%d", what, c->kept, SOFTMAX_KEPT_MAX);
-    if (c->together < 1 || c->together > TOGETHER_MAX)
-        FAIL(CKL_INVALID, "%s: together=%d is not in 1..%d", what, c->together, TOGETHER_MAX);
-    TRY(admit_chunks(what, d, device, c, TILES_MAX, c->tiles));
-    if (!c->loading && d->n > softmax_chunk_lines(c))
-        FAIL(CKL_INVALID, "%s: loading=0 wants chunks of all n=%" PRId64 " lines", what, d->n);
-    if (c->split.vec * dtype_bytes(d->dtype) < SOFTMAX_COPY_BYTES_MIN)
+    TRY(admit_chunks(what, &d, device, c, TILES_MAX, c->tiles));
+    if (!c->loading && d.n > softmax_chunk_lines(c))
+        FAIL(CKL_INVALID, "%s: loading=0 wants chunks of all n=%" PRId64 " lines", what, d.n);
+    if (c->split.vec * dtype_bytes(d.dtype) < SOFTMAX_COPY_BYTES_MIN)
         FAIL(CKL_UNSUPPORTED, "%s: vec=%d is less than %d bytes", what, c->split.vec, SOFTMAX_COPY_BYTES_MIN);
     return CKL_OK;
 }
@@ -311,14 +394,8 @@ ckl_status softmax_admit_column_held(const void *desc, const ckl_device_info *de
 ckl_status softmax_admit_column_long(const void *desc, const ckl_device_info *device, const void *config)
 {
     static const char what[] = "softmax column_long";
-    const ckl_softmax_desc *d = desc;
     const softmax_column_config *c = config;
-    if (c->fold < 1 || d->n % c->fold || (c->fold > 1 && !is_dense(d)))
-        FAIL(CKL_INVALID, "%s: fold=%d is less than 1, or n=%" PRId64 " lines do not follow each other by as many",
-             what, c->fold, d->n);
-    const ckl_softmax_desc folded = softmax_folded(d, c->fold);
-    if (folded.inner > INT32_MAX)
-        FAIL(CKL_UNSUPPORTED, "%s: %d lines of inner=%" PRId64 " are more than %d columns", what, c->fold, d->inner,
-             INT32_MAX);
-    return admit_chunks(what, &folded, device, c, FLOW_MAX, SOFTMAX_LONG_STAGES);
+    ckl_softmax_desc d;
+    TRY(admit_fold(what, desc, c, &d));
+    return admit_chunks(what, &d, device, c, FLOW_MAX, SOFTMAX_LONG_STAGES);
 }

@@ -108,34 +108,24 @@ static void take_strip(column_held *k)
     stage_chunk(k, imm_as(U32, 0));
     column_states found = sum_chunk(k);
     column_reduce(&c->split, &c->place, softmax_reduction(c->form), found.of);
-    find_factors(c, &found);
+    if (c->fold > 1)
+        found = strip_states_fold(&k->states, &c->place, &found);
+    else
+        find_factors(c, &found);
     write_outputs_of(k, found);
 }
 
-/*
- * CTAs of neighbouring strips begin side by side, so many at a time: what they read and write are whole pages of memory,
- * of which each takes a part.
- */
-static void take_side_by_side(one_pass *t, int together)
-{
-    const val all = imm_as(U32, together), first = mul(div(cta_x(), mul(t->chunks, all)), all);
-    const val rest = sub(cta_x(), mul(first, t->chunks)), width = min(all, sub(t->strips, first));
-    t->strip = add(first, rem(rest, width));
-    t->chunk = div(rest, width);
-}
-
 /* The first chunks of a strip may wait until those of the strips before have been written and the last ones begin. */
-static void take_chunk(column_held *k, const softmax_column_config *cfg)
+static void take_chunk(column_held *k, int loading)
 {
     enum { PATIENCE = 64 };
     const columns *c = &k->c;
     const val strips = mul(convert(U32, c->p.outer), c->p.strips);
     one_pass t = one_pass_of_cta(c->p.counter, strips, c->p.chunks);
     t.patience = PATIENCE;
-    take_side_by_side(&t, cfg->together);
     k->states.strip = t.strip;
     k->states.chunk = t.chunk;
-    one_pass_load_in_turn(&t, imm_as(U32, cfg->loading));
+    one_pass_load_in_turn(&t, imm_as(U32, loading));
     stage_chunk(k, t.chunk);
     cp_async_wait(PARTS / 2);
     one_pass_loaded(&t);
@@ -151,18 +141,18 @@ void softmax_column_held(const void *config, int kernel)
         softmax_column_long(config, SOFTMAX_LONG_SCALAR + kernel - 1);
         return;
     }
-    column_held k = { .c = { .form = &cfg->form, .split = cfg->split, .p = params_of(softmax) },
+    column_held k = { .c = { .form = &cfg->form, .split = cfg->split, .p = params_of(softmax), .fold = cfg->fold },
                       .tiles = cfg->tiles,
                       .kept = cfg->kept };
     const columns *c = &k.c;
     launch_bounds(c->split.threads, cfg->form.ctas_per_sm);
-    if (cfg->loading)
+    if (cfg->loading || c->fold > 1)
         k.states = strip_states_begin(c);
     k.slots = smem_address(smem_alloc("chunk", k.tiles * tile_slots_bytes(c), 16));
     launch_dependents();
     grid_wait();
     if (cfg->loading)
-        take_chunk(&k, cfg);
+        take_chunk(&k, cfg->loading);
     else
         take_strip(&k);
 }

@@ -70,25 +70,25 @@ static void over_staged_tiles(const columns *c, val slots, tile_visit *visit, co
 void softmax_column_long(const void *config, int kernel)
 {
     const softmax_column_config *cfg = config;
-    const int fold = (int)max_i64(1, cfg->fold); // 0 in configs of others
     const int pass = kernel % SOFTMAX_LONG_SCALAR;
     const bool writes = pass == SOFTMAX_LONG_WRITES, scalar = kernel >= SOFTMAX_LONG_SCALAR;
     columns c = { .form = &cfg->form,
                   .split = scalar ? column_split_scalar(&cfg->split) : cfg->split,
-                  .p = params_of(softmax) };
+                  .p = params_of(softmax),
+                  .fold = cfg->fold };
     const bool staged = c.split.vec * dtype_bytes(c.form->dtype) >= SOFTMAX_COPY_BYTES_MIN;
     launch_bounds(c.split.threads, scalar ? 0 : cfg->form.ctas_per_sm); // single elements take more registers
     launch_dependents();
     grid_wait();
     if (pass == SOFTMAX_LONG_TOTALS) {
-        merge_totals(&c, fold);
+        merge_totals(&c);
         return;
     }
     strip_states states = take_chunk(&c, writes);
     const val slots = staged ? stage_first(&c) : imm(0);
     column_states found;
     if (writes)
-        found = load_totals(&c, fold);
+        found = load_totals(&c);
     else
         begin_states(&c, c.split.vec, found.of);
     tile_visit *const visit = writes ? write_visit(&c) : sum_visit(&c);

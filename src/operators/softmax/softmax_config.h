@@ -47,18 +47,14 @@ typedef struct softmax_row_config {
 } softmax_row_config;
 
 /* Fields of kernels that take strips in chunks: 0 in the configs of others. */
-#define SOFTMAX_COLUMN_CHUNK(X, owner) \
-    X(owner, int, tiles, "1", "1 2 3 4 6 8", "tiles of a chunk, one after the other in shared memory")
-
-/* And of column_long alone. */
-#define SOFTMAX_COLUMN_LONG(X, owner) \
+#define SOFTMAX_COLUMN_CHUNK(X, owner)                                                                 \
+    X(owner, int, tiles, "1", "1 2 3 4 6 8", "tiles of a chunk, one after the other in shared memory") \
     X(owner, int, fold, "1", "1 2 4 8 16 32 64", "lines, one behind the other, that are taken as one")
 
 /* And of column_held alone. */
-#define SOFTMAX_COLUMN_HELD(X, owner)                                                                                  \
-    X(owner, int, kept, "0", "0 2 4", "further ones in registers")                                                     \
-    X(owner, int, loading, "132", "0 99 132", "CTAs that load at once; 0: a chunk is a strip, whose CTA meets nobody") \
-    X(owner, int, together, "1", "1 2 4 8", "strips side by side whose CTAs begin together")
+#define SOFTMAX_COLUMN_HELD(X, owner)                              \
+    X(owner, int, kept, "0", "0 2 4", "further ones in registers") \
+    X(owner, int, loading, "132", "0 99 132", "CTAs that load at once; 0: a chunk is a strip, whose CTA meets nobody")
 enum { SOFTMAX_KEPT_MAX = 8, SOFTMAX_COPY_BYTES_MIN = 4 }; // of cp.async
 
 /* Kernels whose rows lie across memory. */
@@ -66,7 +62,6 @@ typedef struct softmax_column_config {
     softmax_form form;
     column_split split;
     SOFTMAX_COLUMN_CHUNK(FIELD_MEMBER, )
-    SOFTMAX_COLUMN_LONG(FIELD_MEMBER, )
     SOFTMAX_COLUMN_HELD(FIELD_MEMBER, )
 } softmax_column_config;
 

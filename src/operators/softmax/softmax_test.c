@@ -168,7 +168,7 @@ static const char *const cases[] = {
     "tiles=2'                                      # more chunks than are merged at once",
     "shape=300x77 axis=0 impl=column_held config='threads=128 lanes=16 vec=1 steps=5 tiles=4' # copies of 4 bytes",
     "shape=3x300x26 axis=1 dtype=bf16 direction=backward impl=column_held config='dtype=bf16 direction=backward "
-    "threads=64 lanes=8 vec=2 steps=4 tiles=10'",
+    "threads=64 lanes=8 vec=2 steps=4 tiles=10 fold=1'",
     "shape=5x40x64 axis=1 impl=column_held config='threads=64 lanes=8 vec=4 steps=2 tiles=3' # one chunk a strip",
     "shape=130x320 axis=0 fill=hard impl=column_held config='threads=128 lanes=16 vec=4 steps=3 tiles=1'",
     "shape=130x320 axis=0 ldx=328 ldy=336 direction=backward log=1 impl=column_held config='direction=backward log=1 "
@@ -215,9 +215,15 @@ static const char *const cases[] = {
     "# and of vectors of theirs",
     "shape=3x300x136 axis=1 misalign=1 impl=column_held config='threads=64 lanes=8 vec=4 steps=4 tiles=1 kept=1' # by "
     "single elements, of all tiles",
-    "shape=2x300x136 axis=1 impl=column_held config='threads=64 lanes=4 vec=4 steps=1 tiles=5 loading=3 together=4'",
-    "shape=300x520 axis=0 dtype=bf16 direction=backward impl=column_held config='dtype=bf16 direction=backward "
-    "threads=64 lanes=4 vec=8 steps=2 tiles=2 loading=5 together=7'", // strips side by side, and fewer at the end
+    "shape=5x400x3 axis=1 dtype=bf16 fill=hard impl=column_held config='dtype=bf16 threads=64 lanes=4 vec=8 steps=2 "
+    "tiles=2 fold=8 loading=0'", // several lines as one: whole strips
+    "shape=5x400x7 axis=1 log=1 impl=column_held config='log=1 threads=64 lanes=8 vec=4 steps=1 tiles=2 fold=4 "
+    "loading=4'", // and in chunks
+    "shape=5x400x3 axis=1 dtype=bf16 direction=backward impl=column_held config='dtype=bf16 direction=backward "
+    "threads=32 lanes=4 vec=8 steps=1 tiles=1 kept=1 fold=8 loading=4'",
+    "shape=3x500x20 axis=1 dtype=bf16 misalign=1 impl=column_held config='dtype=bf16 threads=64 lanes=8 vec=8 steps=1 "
+    "tiles=2 fold=2 loading=4'",                             // by the kernels of single elements
+    "shape=300x4096x3 axis=1 dtype=bf16 direction=backward", // as chosen
     "shape=5x300x8 axis=1 dtype=bf16 direction=backward impl=column_held config='dtype=bf16 direction=backward "
     "threads=64 lanes=1 vec=8 steps=2 tiles=1 kept=2 loading=0'", // all columns are one lane's
     "shape=5x300x4 axis=1 fill=hard impl=column_held config='threads=32 lanes=1 vec=4 steps=2 tiles=1'",
@@ -339,8 +345,10 @@ static const test_reject rejects[] = {
       "softmax column_long: fold=4 is less than 1, or n=512 lines" },
     { "shape=128x77 axis=0 ldx=80 ldy=80 impl=column_long config='fold=4 vec=4'", CKL_INVALID,
       "softmax column_long: fold=4 is less than 1, or n=128 lines" },
-    { "shape=64x8 axis=0 impl=column_held config='together=0'", CKL_INVALID,
-      "softmax column_held: together=0 is not in 1..64" },
+    { "shape=64x5 axis=0 impl=column_held config='fold=3 vec=1'", CKL_INVALID,
+      "softmax column_held: fold=3 is less than 1, or n=64 lines" },
+    { "shape=64x8 axis=0 impl=column_held config='threads=64 lanes=2 vec=4 steps=2 fold=4'", CKL_INVALID,
+      "softmax column_held: fold=4 wants all columns of lanes=2" },
     { "shape=64x8 axis=0 impl=column_held config='kept=9'", CKL_INVALID, "softmax column_held: kept=9 is not in 0..8" },
     { "shape=4x4096 impl=pipeline config='cluster=8'", CKL_INVALID, "cluster=8, but rows have only 1 chunks" },
     { "shape=4x64 impl=row config='row_threads=4 vec=4 steps=8 ragged=1'", CKL_INVALID, "softmax row: ragged=1 wants" },
