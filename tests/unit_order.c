@@ -43,6 +43,15 @@ typedef struct problem {
     spared spared[SPARED_MAX];
 } problem;
 
+#define OF_GRADIENTS                                                                                               \
+    { "attention_backward_queries.c", IR_FENCE_PROXY_ASYNC, "sums of dQ are atomics: their order is no race" },    \
+        { "attention_backward_queries.c", IR_WGMMA_FENCE, "no register is used between it and the fence before" }, \
+        { "attention_sm90_backward.c", IR_WGMMA_FENCE, "no register is used between it and the fence before" },    \
+        { "attention_sm90_backward.c", IR_WGMMA_WAIT, "with dQ, each step has waited for its own products" },      \
+    {                                                                                                              \
+        "attention_sm90_backward.c", IR_WARP_SYNC, "with dQ, the barrier of the slopes is between"                 \
+    }
+
 static const problem problems[] = {
     { .line = "layernorm rows=30 cols=1283 dtype=f16 direction=backward ldx=1347 ldy=1291 impl=backward "
               "config='persistent_ctas=1 threads=96 row_threads=96 steps=1 stages=6 residence=registers chunks=2'",
@@ -75,26 +84,12 @@ static const problem problems[] = {
       .spared = { { "attention_sm90.c", IR_WGMMA_FENCE, "no register is used between it and the fence before" } } },
     { .line = "attention heads=2 q=200 kv=150 d=64 direction=backward impl=sm90_backward",
       .full = true,
-      .spared = { { "attention_backward_queries.c", IR_FENCE_PROXY_ASYNC,
-                    "sums of dQ are atomics: their order is no race" },
-                  { "attention_backward_queries.c", IR_BULK_WAIT, "in order, each step has waited for its own sums" },
-                  { "attention_backward_queries.c", IR_WGMMA_FENCE,
-                    "no register is used between it and the fence before" },
-                  { "attention_sm90_backward.c", IR_WGMMA_FENCE,
-                    "no register is used between it and the fence before" },
-                  { "attention_sm90_backward.c", IR_WGMMA_WAIT, "with dQ, each step has waited for its own products" },
-                  { "attention_sm90_backward.c", IR_WARP_SYNC, "with dQ, the barrier of the slopes is between" } } },
+      .spared = { { "attention_backward_queries.c", IR_BULK_WAIT, "in order, each step has waited for its own sums" },
+                  OF_GRADIENTS } },
     { .line = "attention heads=2 q=300 kv=500 d=64 direction=backward impl=sm90_backward_unordered",
       .full = true,
-      .spared = { { "attention_backward_queries.c", IR_FENCE_PROXY_ASYNC,
-                    "sums of dQ are atomics: their order is no race" },
-                  { "attention_backward_queries.c", IR_BULK_WAIT, "the end of the kernel waits for sums, too" },
-                  { "attention_backward_queries.c", IR_WGMMA_FENCE,
-                    "no register is used between it and the fence before" },
-                  { "attention_sm90_backward.c", IR_WGMMA_FENCE,
-                    "no register is used between it and the fence before" },
-                  { "attention_sm90_backward.c", IR_WGMMA_WAIT, "with dQ, each step has waited for its own products" },
-                  { "attention_sm90_backward.c", IR_WARP_SYNC, "with dQ, the barrier of the slopes is between" } } },
+      .spared = { { "attention_backward_queries.c", IR_BULK_WAIT, "the end of the kernel waits for sums, too" },
+                  OF_GRADIENTS } },
     { .line = "attention_decode batch=2 heads=8 kv_heads=2 kv=2000 d=128 impl=sm80 config='warps=4 keys=16 stages=3 "
               "split=512 run=1'",
       .full = true,

@@ -50,9 +50,8 @@ typedef struct backward_kernel {
 /* The steps of a CTA: blocks, once for every head of Y. */
 typedef struct backward_walk {
     val block, head;
-    val start; // where it begins with each head
-    val kind;  // of the block, i32, where a custom score has kinds
-    val base;  // of the window, u32
+    val kind; // of the block, i32, where a custom score has kinds
+    val base; // of the window, u32
     block_window window;
 } backward_walk;
 

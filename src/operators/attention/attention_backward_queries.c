@@ -5,9 +5,9 @@
  * Each consumer computes a tile of 64 rows of dQ^T: 64 of up to 128 elements for all queries of a block, or up to 64
  * elements for half of the queries. A warp has 16 rows; they lie in the workspace thread by thread, so all accesses are
  * contiguous, and only the last kernel needs to know the order. Warps whose rows are past the last element leave
- * nothing. A warp of the producer adds by TMA, in L2. The first CTA stores, the others add behind it: where sums are
- * ordered each waits for its turn, in the order of their keys, which is that of the CTAs, so none waits for one that
- * has not begun; else who comes first stores, and the others wait for that store alone.
+ * nothing. A warp of the producer adds by TMA, in L2. The CTA of the earliest keys stores, the others add behind it:
+ * where sums are ordered each waits for its turn, in the order of their keys, else for that store alone. That is the
+ * order of the CTAs, so none waits for one that has not begun.
  */
 #include "cute/kernel.h"
 #include "operators/attention/attention_backward.h"
@@ -18,9 +18,6 @@ enum {
     SUMS_COLUMNS = 64,  // of the workspace, for TMA
     PAD = 8,            // elements between queries in shared memory, against bank conflicts
 };
-
-/* In any order: added to a block's counter of CTAs once the first one's store is done. */
-static const uint32_t STORED = 1u << 31;
 
 /* Queries of a consumer's tile. */
 static columns dq_columns_of(const attention_sm90_backward_config *c)
@@ -181,7 +178,7 @@ static val turn_of(const backward_kernel *k, val block)
     return sub(own, div(convert(U32, max(key, imm_as(I32, 0))), imm(rows)));
 }
 
-/* Adds to the sums of a block, to which the first CTA stores. */
+/* Adds to the sums of a block, to which the CTA of the earliest keys stores. */
 static void add_block(const backward_kernel *k, val row, val own)
 {
     IF(eq(own, imm(0)))
@@ -192,26 +189,16 @@ static void add_block(const backward_kernel *k, val row, val own)
     }
 }
 
-/* Waits until this CTA may add; how many have come before. */
-static val wait_for_turn(const backward_kernel *k, val turn, val block)
+/* May this CTA add, after `turns` others have? In any order it waits for none but the first one's store. */
+static val may_add(const backward_kernel *k, val turns, val own)
 {
-    const val own = k->cfg->ordered ? turn_of(k, block) : atomic_add(turn, imm_as(U32, 1));
-    FOREVER {
-        const val turns = load_acquire(U32, turn);
-        BREAK_IF(k->cfg->ordered ? eq(turns, own) : logical_or(eq(own, imm(0)), ge(turns, imm_as(U32, STORED))));
-    }
-    return own;
+    return k->cfg->ordered ? eq(turns, own) : eq(min(turns, imm(1)), min(own, imm(1)));
 }
 
-static void pass_turn(const backward_kernel *k, val turn, val own)
+static void pass_turn(val turn, val own)
 {
-    if (k->cfg->ordered) {
-        tma_store_wait(0);
-        store_release(U32, turn, add(own, imm(1)));
-    } else IF(eq(own, imm(0))) {
-        tma_store_wait(0);
-        atomic_add_release(turn, imm_as(U32, STORED));
-    }
+    tma_store_wait(0);
+    store_release(U32, turn, add(own, imm(1)));
 }
 
 void attention_backward_add_queries(const backward_kernel *k)
@@ -221,17 +208,22 @@ void attention_backward_add_queries(const backward_kernel *k)
     FOREVER {
         BREAK_IF(attention_backward_is_over(k, &w));
         const backward_block block = { k->batch, attention_backward_head_of(k, w.head), k->s.kv_at, w.block };
-        val number = attention_backward_block_number(&k->p, k->cfg, &block);
+        val number = attention_backward_block_number(&k->p, k->cfg, &block), own = turn_of(k, w.block);
         val turn = attention_backward_turn_of(&k->p, number);
         pipeline_wait_full(&k->sums, &at);
-        const val own = wait_for_turn(k, turn, w.block);
+        FOREVER {
+            BREAK_IF(may_add(k, load_acquire(U32, turn), own));
+        }
         fence_proxy_async_gmem();
         add_block(k, mul(number, imm(rows_of_sums(k->cfg))), own);
         tma_store_commit();
         tma_store_wait_read(0);
         pipeline_release(&k->sums, at.stage);
         pipeline_advance(&at);
-        pass_turn(k, turn, own);
+        if (k->cfg->ordered)
+            pass_turn(turn, own);
+        else IF(eq(own, imm(0)))
+            pass_turn(turn, own);
         attention_backward_advance(k, &w);
     }
     tma_store_wait(0);

@@ -95,22 +95,9 @@ static void turn_over(const backward_kernel *k, backward_walk *w)
 {
     const bool down = k->with_queries; // the last queries, which all keys see, come first
     val next = down ? sub(w->block, imm(1)) : add(w->block, imm(1));
-    val is_last = down ? eq(w->block, k->first) : eq(next, k->end);
-    next = select(is_last, down ? sub(k->end, imm(1)) : k->first, next);
-    assign(w->head, add(w->head, select(eq(next, w->start), imm_as(U32, 1), imm_as(U32, 0))));
-    assign(w->block, next);
-}
-
-/* CTAs that add to dQ in any order begin apart, so that they do not meet. */
-static val start_of(const backward_kernel *k)
-{
-    if (!k->with_queries)
-        return k->first;
-    const val last = sub(k->end, imm(1));
-    if (k->cfg->ordered)
-        return last;
-    const val number = div(k->row, imm(k->cfg->consumers * ROWS));
-    return sub(last, rem(number, max(sub(k->end, k->first), imm_as(U32, 1))));
+    val turn = down ? eq(w->block, k->first) : eq(next, k->end);
+    assign(w->head, add(w->head, select(turn, imm_as(U32, 1), imm_as(U32, 0))));
+    assign(w->block, select(turn, down ? sub(k->end, imm(1)) : k->first, next));
 }
 
 /* A window of blocks of a step's head; blocks past the last one are skipped. */
@@ -154,8 +141,8 @@ static void skip_blocks(const backward_kernel *k, backward_walk *w)
 backward_walk attention_backward_begin(const backward_kernel *k)
 {
     val none = eq(k->first, k->end), head = select(none, k->heads, imm_as(U32, 0));
-    backward_walk w = { .start = start_of(k), .head = variable(U32, head) };
-    w.block = variable(U32, w.start);
+    backward_walk w = { .block = variable(U32, k->with_queries ? sub(k->end, imm(1)) : k->first),
+                        .head = variable(U32, head) };
     if (attention_score_has_blocks(k->form.score)) {
         w.kind = variable(I32, imm(CKL_ATTENTION_SKIP));
         w.base = variable(U32, sub(k->first, imm(BLOCK_WINDOW)));

@@ -138,8 +138,7 @@ static double turn_of(const attention_decode_sm80_config *c, double ctas, double
 /* Turns of CTAs on an SM with the ends of their splits; then their sums, where a sequence has several. */
 static plan_cost cost_sm80(const void *desc, const ckl_device_info *device, const void *config)
 {
-    const double SPLIT = 8 << 10, STORE = 16 << 10, SUM = 128 << 10, SUM_OF_CLUSTER = 24 << 10, READ = 4.6e6,
-                 LAUNCH = 0.2;
+    const double SPLIT = 32, STORE = 16 << 10, SUM = 128 << 10, SUM_OF_CLUSTER = 24 << 10, READ = 4.6e6, LAUNCH = 0.2;
     const attention_decode_sm80_config *c = config;
     ckl_attention_decode_desc d = *(const ckl_attention_decode_desc *)desc;
     d.kv = d.left ? min_i64(d.kv, d.left) : d.kv;
@@ -148,7 +147,7 @@ static plan_cost cost_sm80(const void *desc, const ckl_device_info *device, cons
                   alone = c->cluster == 2 ? device->sm_count : device->sm_count * 3 / 4; // on an SM each
     const double keys = (double)(min_i64(d.kv, (int64_t)c->split * c->run) * (d.d + d.dv)) *
                         (double)ckl_dtype_bytes(d.cache),
-                 end = SPLIT / (c->stages - 1) * (double)own + STORE, // copies in flight hide it
+                 end = SPLIT * (double)d.dv / (c->stages - 1) * (double)own + STORE, // copies in flight hide it
         // of longer ones this makes too little of clusters: 4 of 1024 keys 9.19 us in fours, in pairs 9.35
         busy = d.kv <= SPLIT_MIN ? fmin(1, (double)rest / device->sm_count) : 1;
     double bytes = (double)(ctas / at_once) * turn_of(c, (double)rooms, keys, end, 1) +

@@ -126,8 +126,9 @@ static ckl_status choose_sm90(const void *desc, const ckl_device_info *device, v
     c->draw = c->form.right && attention_tiles_of(d, c->consumers * ATTENTION_ROWS) > c->ctas * device->sm_count;
     c->parts = c->consumers > 1 && !c->single && !c->draw && !attention_score_has_blocks(d->score) &&
                has_parts(d, device, c->consumers);
-    // memory's latency is longer than one block; of wide heads and for several CTAs there is no room
-    c->queries = c->single && c->ctas == 1 && d->d <= 128 ? 2 : 1;
+    // one tile of short rows under way does not cover memory's latency (257 queries and keys, d=64 22.6 -> 19.6 us; 77
+    // keys, d=80 36.3 -> 34.2, but d=128 97.4 -> 99.6); of longer ones two take the room of slots
+    c->queries = c->ctas == 1 && max_i64(d->d, d->dv) <= (c->single ? 96 : 64) ? 2 : 1;
     for (c->slots = SLOTS_MAX; c->slots > SLOTS_MIN && attention_sm90_smem(c) > device->smem_per_cta_bytes / c->ctas;)
         c->slots--;
     return CKL_OK;
