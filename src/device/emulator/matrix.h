@@ -21,6 +21,13 @@ typedef struct matrix_types {
     ckl_dtype a, b;
 } matrix_types;
 
+/* A product of m x k and k x n elements on a tensor core. */
+typedef struct matrix_product {
+    const tensor_core *core;
+    matrix_types types;
+    int m, n, k;
+} matrix_product;
+
 /* k of one instruction. */
 int matrix_k(matrix_types types);
 
@@ -43,8 +50,7 @@ int matrix_k(matrix_types types);
  *                           fraction; from 2^128 on infinity. Subnormals are kept
  * A zero sum is +0. Infinities act as in IEEE 754, and every NaN comes out as 0x7fffffff.
  */
-void matrix_multiply(const tensor_core *core, matrix_types types, int m, int n, int k, const void *a, const void *b,
-                     void *d, bool accumulate);
+void matrix_multiply(const matrix_product *p, const void *a, const void *b, void *d, bool accumulate);
 
 /* Shared memory of a CTA: byte 0 of it, and the shared addresses base .. base + bytes. */
 typedef struct matrix_window {

@@ -274,7 +274,8 @@ static bool execute(warp *w, const matrix_op *op, float *d, bool held)
         move_accumulators(warps, op->s, d, false);
     matrix_types types = { (ckl_dtype)inst->from, (ckl_dtype)inst->from_b };
     int k = matrix_k(types);
-    matrix_multiply(w->cluster->kernel->device->core, types, WGMMA_M, inst->n, k, o.a[0], o.b[0], d, op->accumulate);
+    matrix_multiply(&(matrix_product){ w->cluster->kernel->device->core, types, WGMMA_M, inst->n, k }, o.a[0], o.b[0],
+                    d, op->accumulate);
     w->cluster->count[COUNT_TENSOR_FLOPS] += 2LL * WGMMA_M * inst->n * k;
     return true;
 }
