@@ -184,6 +184,23 @@ typedef struct add_step {
     } arguments[5];
 } add_step;
 
+#define SEQUENCE                                                                                               \
+    CALL(sequence, { .type_index = kTVMFFIByteArrayPtr, .v_ptr = &steps }, TENSOR(&A), TENSOR(&B), TENSOR(&Y), \
+         TENSOR(&memory))
+#define STEPS(what)                                         \
+    do {                                                    \
+        memcpy(broken, good, sizeof good);                  \
+        what;                                               \
+        memcpy(both, &broken[0], first);                    \
+        memcpy(both + first, &broken[1], sizeof broken[1]); \
+    } while (0)
+#define BROKEN(what, sentence)                   \
+    do {                                         \
+        STEPS(what);                             \
+        FAILS("ValueError", sentence, SEQUENCE); \
+        steps.size = first + sizeof good[1];     \
+    } while (0)
+
 /* y = a + b into memory, y = 3 y + 1 b of what lies there, out of its order: two calls in one. */
 TEST(sequence)
 {
@@ -207,22 +224,6 @@ TEST(sequence)
     size_t first = sizeof good[0] - sizeof good[0].arguments[0];
     add_step broken[2];
     TVMFFIByteArray steps = { both, first + sizeof good[1] };
-#define SEQUENCE                                                                                               \
-    CALL(sequence, { .type_index = kTVMFFIByteArrayPtr, .v_ptr = &steps }, TENSOR(&A), TENSOR(&B), TENSOR(&Y), \
-         TENSOR(&memory))
-#define STEPS(what)                                         \
-    do {                                                    \
-        memcpy(broken, good, sizeof good);                  \
-        what;                                               \
-        memcpy(both, &broken[0], first);                    \
-        memcpy(both + first, &broken[1], sizeof broken[1]); \
-    } while (0)
-#define BROKEN(what, sentence)                   \
-    do {                                         \
-        STEPS(what);                             \
-        FAILS("ValueError", sentence, SEQUENCE); \
-        steps.size = first + sizeof good[1];     \
-    } while (0)
     STEPS((void)0);
     assert_int_equal(SEQUENCE, 0);
     for (int i = 0; i < 6; i++)
