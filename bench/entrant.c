@@ -57,17 +57,28 @@ typedef struct contender {
     double us;
 } contender;
 
+/* Choosing among the variants of a peer. */
+typedef struct selection {
+    const peer *peer;
+    const peer_problem *problem;
+    const rotation *memory;
+    ckl_stream stream;
+    device_event events[2];
+    double seconds; // that glances may take, but for the first few
+    contender all[PEER_VARIANTS_MAX];
+    peer_finalists *out;
+} selection;
+
 /* One launch between two events, on the next set of memory. */
-static ckl_status launch_once(const peer_entrant *e, const rotation *memory, ckl_stream stream,
-                              const device_event events[2], int set, double *us, double *host_us)
+static ckl_status launch_once(const selection *s, const peer_entrant *e, int set, double *us, double *host_us)
 {
-    const device_ops *ops = memory->device->ops;
-    TRY(ops->event_record(memory->device, events[0], stream));
+    ckl_device *device = s->memory->device;
+    TRY(device->ops->event_record(device, s->events[0], s->stream));
     double begin = clock_seconds();
-    TRY(run_peer(e, memory->sets[set % memory->count].pointer, stream));
+    TRY(run_peer(e, s->memory->sets[set % s->memory->count].pointer, s->stream));
     *host_us = (clock_seconds() - begin) * 1e6;
-    TRY(ops->event_record(memory->device, events[1], stream));
-    return ops->event_elapsed_us(memory->device, events[0], events[1], us);
+    TRY(device->ops->event_record(device, s->events[1], s->stream));
+    return device->ops->event_elapsed_us(device, s->events[0], s->events[1], us);
 }
 
 /* What may yet be the fastest. */
@@ -80,16 +91,15 @@ static double near_of(double fastest_us)
  * The shortest of a few launches; of a single one where that is far slower than the fastest variant so far, as most
  * are. The first launch may load code, which shows on the host: then its time is not the kernel's.
  */
-static ckl_status glance(const peer_entrant *e, const rotation *memory, ckl_stream stream, const device_event events[2],
-                         double fastest_us, double *us)
+static ckl_status glance(const selection *s, const peer_entrant *e, double fastest_us, double *us)
 {
     double host_us, again_us;
-    TRY(launch_once(e, memory, stream, events, 0, us, &host_us));
+    TRY(launch_once(s, e, 0, us, &host_us));
     if (host_us > GLANCE_LOADING_US)
-        TRY(launch_once(e, memory, stream, events, 1, us, &host_us));
+        TRY(launch_once(s, e, 1, us, &host_us));
     if (*us > near_of(fastest_us))
         return CKL_OK;
-    TRY(launch_once(e, memory, stream, events, 2, &again_us, &host_us));
+    TRY(launch_once(s, e, 2, &again_us, &host_us));
     *us = fmin(*us, again_us);
     return CKL_OK;
 }
@@ -98,17 +108,16 @@ static ckl_status glance(const peer_entrant *e, const rotation *memory, ckl_stre
  * Variants that cannot be enqueued are left out. The first few are looked at however long that takes: for a convolution
  * the library may search for half a second, and plan attention as long.
  */
-static void glance_at_all(const peer *p, const peer_problem *problem, const rotation *memory, ckl_stream stream,
-                          const device_event events[2], double seconds, contender *all, peer_finalists *out)
+static void glance_at_all(selection *s)
 {
-    double end = clock_seconds() + seconds, fastest_us = INFINITY;
-    for (int i = 0; i < p->variants(problem) && (i <= PEER_FINALISTS || clock_seconds() < end); i++) {
-        contender c = { .entrant = { p, problem, i } };
-        if (glance(&c.entrant, memory, stream, events, fastest_us, &c.us) == CKL_OK) {
+    double end = clock_seconds() + s->seconds, fastest_us = INFINITY;
+    for (int i = 0; i < s->peer->variants(s->problem) && (i <= PEER_FINALISTS || clock_seconds() < end); i++) {
+        contender c = { .entrant = { s->peer, s->problem, i } };
+        if (glance(s, &c.entrant, fastest_us, &c.us) == CKL_OK) {
             fastest_us = fmin(fastest_us, c.us);
-            all[out->tried++] = c;
+            s->all[s->out->tried++] = c;
         } else
-            out->failed++;
+            s->out->failed++;
     }
 }
 
@@ -150,24 +159,24 @@ static void take_fastest(const contender *all, int contenders, peer_finalists *o
         }
 }
 
-static ckl_status choose(const peer *p, const peer_problem *problem, const rotation *memory, ckl_stream stream,
-                         const device_event events[2], double seconds, peer_finalists *out)
+static ckl_status choose(selection *s)
 {
-    contender all[PEER_VARIANTS_MAX];
-    glance_at_all(p, problem, memory, stream, events, fmin(GLANCES_SECONDS, seconds * GLANCES_OF_SAMPLING), all, out);
-    TRY(ckl_stream_synchronize(memory->device, stream));
-    if (out->tried == 0)
-        FAIL(CKL_UNSUPPORTED, "%s: none of its variants runs: %s", p->name, ckl_error());
-    qsort(all, (size_t)out->tried, sizeof *all, by_time);
-    int contenders = (int)min_i64(out->tried, PEER_FINALISTS + 1); // where the host is slow a glance tells little
-    while (contenders < out->tried && contenders < CONTENDERS && all[contenders].us <= near_of(all[0].us))
+    contender *all = s->all;
+    glance_at_all(s);
+    const int tried = s->out->tried;
+    TRY(ckl_stream_synchronize(s->memory->device, s->stream));
+    if (tried == 0)
+        FAIL(CKL_UNSUPPORTED, "%s: none of its variants runs: %s", s->peer->name, ckl_error());
+    qsort(all, (size_t)tried, sizeof *all, by_time);
+    int contenders = (int)min_i64(tried, PEER_FINALISTS + 1); // where the host is slow a glance tells little
+    while (contenders < tried && contenders < CONTENDERS && all[contenders].us <= near_of(all[0].us))
         contenders++;
     if (contenders > PEER_FINALISTS) {
-        TRY(race_briefly(memory, stream, all, contenders));
+        TRY(race_briefly(s->memory, s->stream, all, contenders));
         while (all[contenders - 1].us > FINAL_NEAR * all[0].us)
             contenders--;
     }
-    take_fastest(all, contenders, out);
+    take_fastest(all, contenders, s->out);
     return CKL_OK;
 }
 
@@ -175,16 +184,17 @@ ckl_status peer_choose_finalists(const peer *p, const peer_problem *problem, con
                                  double seconds, peer_finalists *out)
 {
     const device_ops *ops = memory->device->ops;
-    device_event events[2] = { NULL };
+    selection s = { p, problem, memory, stream, .seconds = fmin(GLANCES_SECONDS, seconds * GLANCES_OF_SAMPLING) };
     ckl_status status = CKL_OK;
     *out = (peer_finalists){ 0 };
-    for (int i = 0; i < COUNT_OF(events) && status == CKL_OK; i++)
-        status = ops->event_create(memory->device, &events[i]);
+    s.out = out;
+    for (int i = 0; i < COUNT_OF(s.events) && status == CKL_OK; i++)
+        status = ops->event_create(memory->device, &s.events[i]);
     if (status == CKL_OK)
-        status = choose(p, problem, memory, stream, events, seconds, out);
-    for (int i = 0; i < COUNT_OF(events); i++)
-        if (events[i])
-            ops->event_destroy(memory->device, events[i]);
+        status = choose(&s);
+    for (int i = 0; i < COUNT_OF(s.events); i++)
+        if (s.events[i])
+            ops->event_destroy(memory->device, s.events[i]);
     return status;
 }
 

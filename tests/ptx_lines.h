@@ -9,6 +9,7 @@
 #include "ir/ptx_rows.h"
 #include "ir/rules.h"
 #include "ir/verify.h"
+#include "ir_blocks.h"
 
 static text golden;                // all lines, made by this run
 static text last_body;             // PTX of the last instruction for sm_90a
@@ -36,11 +37,6 @@ static void make(int count, const ir_type *types)
         *all[i] = reg(types[i]);
 }
 #define MAKE(...) make(COUNT_OF(((const ir_type[]){ __VA_ARGS__ })), (const ir_type[]){ __VA_ARGS__ })
-
-static val u32(int64_t i)
-{
-    return ir_u32(i);
-}
 
 static void begin(ir_target target)
 {

@@ -5,17 +5,7 @@
 #include "ir/build.h"
 #include "ir/ptx_rows.h"
 #include "ir/rules.h"
-
-static val u32(int64_t i)
-{
-    return ir_u32(i);
-}
-
-/* A value that nothing is known of, the same for all threads. */
-static val unknown(ir_type type)
-{
-    return ir_scalar_param(type, ir_type_text(type));
-}
+#include "ir_blocks.h"
 
 TEST(folding)
 {

@@ -7,6 +7,7 @@
 #include <time.h>
 
 #include "unit.h"
+#include "base/math.h"
 #include "emulated_device.h"
 #include "lab/case.h"
 #include "skeletons/row.h"
@@ -72,6 +73,29 @@ TEST(candidates_of_rows)
 {
     assert_int_equal(candidates_of_rows(CKL_F32, 1), 2 * candidates_of_rows(CKL_F32, row_vec_full(CKL_F32)));
     assert_true(candidates_of_rows(CKL_F32, row_vec_full(CKL_F32)) > 0);
+}
+
+/* Half the threads of a row where fewer are idle then, and of 512 where as many are. */
+TEST(halved_rows)
+{
+    static const struct {
+        int64_t cols;
+        int threads, row_threads, steps, least, halved;
+    } rows[] = {
+        { 4992, 256, 256, 3, 64, 128 },  // 2.4 steps, then 4.9
+        { 6144, 256, 256, 3, 64, 256 },  // none is idle
+        { 4096, 512, 512, 1, 64, 256 },  // of 512 all the same
+        { 4096, 512, 512, 1, 512, 512 }, // there may be no fewer
+        { 100, 256, 32, 1, 64, 256 },    // several rows a CTA
+        { 28000, 512, 512, 7, 64, 512 }, // 14 vectors a thread are too many
+    };
+    for (int i = 0; i < COUNT_OF(rows); i++) {
+        row_split s = { rows[i].threads, rows[i].row_threads, 1, 8, rows[i].steps, false, false };
+        row_split_halve(rows[i].cols, rows[i].least, &s);
+        assert_int_equal(s.threads, rows[i].halved);
+        assert_true(row_split_cols(&s) >= rows[i].cols || s.row_threads < s.threads);
+        assert_int_equal(s.exact, s.threads < rows[i].threads && row_split_cols(&s) == rows[i].cols);
+    }
 }
 
 TEST(time)

@@ -39,7 +39,7 @@ static void describe_boxes(int from_column, int to_column, int to_row)
                          test_load_value(IR_SHARED, IR_U32, add(box, mul(tid, 4)), at));
     ir_plain(IR_WARP_SYNC, 0, 0);
     IF(ir_elect()) {
-        ir_tma_store(to, box, 0, 2, target);
+        ir_tma_store(IR_TMA_WRITE, to, box, 0, 2, target);
         finish_bulk();
     }
 }
@@ -176,7 +176,7 @@ static void describe_copies_of_lanes(void)
         ir_tma_load(x, 0, from_map, bar, u32(0), 2, origin);
         ir_bulk_load(x, HALF_BYTES, add(from, ir_int(IR_U64, HALF_BYTES)), u32(OWN_BYTES), bar);
         ir_mbarrier_wait(bar, 0, u32(0));
-        ir_tma_store(to_map, x, 0, 2, origin);
+        ir_tma_store(IR_TMA_WRITE, to_map, x, 0, 2, origin);
         ir_bulk_store(add(to, ir_int(IR_U64, HALF_BYTES)), x, HALF_BYTES, u32(OWN_BYTES));
         finish_bulk();
     }

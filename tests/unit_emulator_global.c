@@ -139,7 +139,7 @@ GRID_FAULT(store_not_complete, 32, 1, 2, 0, "global-memory race", "the bulk stor
         ELSE
         {
             HERE;
-            ir_tma_store(p.map, x, 0, 2, origin);
+            ir_tma_store(IR_TMA_WRITE, p.map, x, 0, 2, origin);
             ir_plain(IR_BULK_COMMIT, 0, 0);
             ir_plain(IR_BULK_WAIT, 0, planted ? 1 : 0);
             store_flag(IR_ORDER_RELEASE, flag, u32(1));
@@ -155,14 +155,14 @@ GRID_FAULT(stores_of_the_same, 32, 1, 2, 0, "global-memory race", "write of memo
     fill(x);
     IF(ir_elect()) {
         IF(is_cta(0))
-            BLAMED(ir_tma_store_same(p.map, x, 0, 2, origin));
+            BLAMED(ir_tma_store(IR_TMA_WRITE_SAME, p.map, x, 0, 2, origin));
         ELSE
         {
             BLAME; // or the other one's
             if (planted)
-                ir_tma_store(p.map, x, 0, 2, origin);
+                ir_tma_store(IR_TMA_WRITE, p.map, x, 0, 2, origin);
             else
-                ir_tma_store_same(p.map, x, 0, 2, origin);
+                ir_tma_store(IR_TMA_WRITE_SAME, p.map, x, 0, 2, origin);
         }
         ir_plain(IR_BULK_COMMIT, 0, 0);
         ir_plain(IR_BULK_WAIT, 0, 0);
@@ -180,7 +180,7 @@ GRID_FAULT(stores_of_other_bits, 32, 1, 2, 0, "other bits", "the store to memory
     ir_plain(IR_FENCE_PROXY_ASYNC, 0, 0);
     ir_plain(IR_WARP_SYNC, 0, 0);
     IF(ir_elect()) {
-        BLAMED(ir_tma_store_same(p.map, x, 0, 2, origin));
+        BLAMED(ir_tma_store(IR_TMA_WRITE_SAME, p.map, x, 0, 2, origin));
         ir_plain(IR_BULK_COMMIT, 0, 0);
         ir_plain(IR_BULK_WAIT, 0, 0);
     }

@@ -10,7 +10,7 @@ FAULT(store_without_fence, 32, 1, "missing fence_proxy_async", "warp 0 wrote", "
     ir_plain(IR_WARP_SYNC, 0, 0);
     IF(ir_elect()) {
         origin[0] = origin[1] = ir_int(CKL_I32, 0);
-        BLAMED(ir_tma_store(p.map, x, 0, 2, origin));
+        BLAMED(ir_tma_store(IR_TMA_WRITE, p.map, x, 0, 2, origin));
         ir_plain(IR_BULK_COMMIT, 0, 0);
         ir_plain(IR_BULK_WAIT, 0, 1);
     }
@@ -105,7 +105,7 @@ FAULT(tma_store_by_all, 32, 1, "copy issued by several lanes", "lanes 0 and 1 is
     fill_tile(x, TILE_BYTES, 32);
     ir_plain(IR_FENCE_PROXY_ASYNC, 0, 0);
     begin_one_thread();
-    BLAMED(ir_tma_store(p.map, x, 0, 2, origin));
+    BLAMED(ir_tma_store(IR_TMA_WRITE, p.map, x, 0, 2, origin));
     finish_bulk();
     ir_end_if();
 }
@@ -203,7 +203,7 @@ FAULT(leaves_with_store, 32, 1, "exit with work under way", "bulk_wait")
     ir_plain(IR_FENCE_PROXY_ASYNC, 0, 0);
     ir_plain(IR_WARP_SYNC, 0, 0);
     IF(ir_elect()) {
-        ir_tma_store(p.map, x, 0, 2, origin);
+        ir_tma_store(IR_TMA_WRITE, p.map, x, 0, 2, origin);
         ir_plain(IR_BULK_COMMIT, 0, 0);
         if (!planted)
             ir_plain(IR_BULK_WAIT, 0, 1);
@@ -220,7 +220,7 @@ FAULT(buffer_filled_again, 64, 1, "shared-memory race", "read by the bulk store 
     ir_bar_sync(u32(1), 64);
     IF(ir_compare(IR_EQ, tid(), u32(0))) {
         for (int i = 0; i < 3; i++) {
-            ir_tma_store(p.map, x, i % 2 * TILE_BYTES, 2, origin);
+            ir_tma_store(IR_TMA_WRITE, p.map, x, i % 2 * TILE_BYTES, 2, origin);
             ir_plain(IR_BULK_COMMIT, 0, 0);
         }
         ir_plain(IR_BULK_WAIT, planted ? 1 : 0, 1);

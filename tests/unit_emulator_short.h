@@ -12,11 +12,6 @@ static const char *const all_settings[] = {
     "budget=100000 completion=eager schedule=random seed=3",
 };
 
-static inline val u32(int64_t x)
-{
-    return ir_int(IR_U32, x);
-}
-
 static inline val add(val x, val y)
 {
     return ir_binary(IR_ADD, x, y);

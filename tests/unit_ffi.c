@@ -184,6 +184,23 @@ typedef struct add_step {
     } arguments[5];
 } add_step;
 
+#define SEQUENCE                                                                                               \
+    CALL(sequence, { .type_index = kTVMFFIByteArrayPtr, .v_ptr = &steps }, TENSOR(&A), TENSOR(&B), TENSOR(&Y), \
+         TENSOR(&memory))
+#define STEPS(what)                                         \
+    do {                                                    \
+        memcpy(broken, good, sizeof good);                  \
+        what;                                               \
+        memcpy(both, &broken[0], first);                    \
+        memcpy(both + first, &broken[1], sizeof broken[1]); \
+    } while (0)
+#define BROKEN(what, sentence)                   \
+    do {                                         \
+        STEPS(what);                             \
+        FAILS("ValueError", sentence, SEQUENCE); \
+        steps.size = first + sizeof good[1];     \
+    } while (0)
+
 /* y = a + b into memory, y = 3 y + 1 b of what lies there, out of its order: two calls in one. */
 TEST(sequence)
 {
@@ -207,23 +224,14 @@ TEST(sequence)
     size_t first = sizeof good[0] - sizeof good[0].arguments[0];
     add_step broken[2];
     TVMFFIByteArray steps = { both, first + sizeof good[1] };
-#define SEQUENCE                                                                                               \
-    CALL(sequence, { .type_index = kTVMFFIByteArrayPtr, .v_ptr = &steps }, TENSOR(&A), TENSOR(&B), TENSOR(&Y), \
-         TENSOR(&memory))
-#define BROKEN(what, sentence)                              \
-    do {                                                    \
-        memcpy(broken, good, sizeof good);                  \
-        what;                                               \
-        memcpy(both, &broken[0], first);                    \
-        memcpy(both + first, &broken[1], sizeof broken[1]); \
-        FAILS("ValueError", sentence, SEQUENCE);            \
-        steps.size = first + sizeof good[1];                \
-    } while (0)
-    memcpy(both, &good[0], first);
-    memcpy(both + first, &good[1], sizeof good[1]);
+    STEPS((void)0);
     assert_int_equal(SEQUENCE, 0);
     for (int i = 0; i < 6; i++)
         assert_float_equal(y[i], 3 * (a[i] + b[i]) + b[i], 0);
+    STEPS(broken[0].arguments[2].offset = broken[1].arguments[0].offset = 0); // where the memory begins
+    memset(y, 0, sizeof y);
+    assert_int_equal(SEQUENCE, 0);
+    assert_float_equal(y[5], 3 * (a[5] + b[5]) + b[5], 0);
     BROKEN(broken[0].op = -1, "sequence: a step begins with neither an operator");
     BROKEN(broken[1].op = 15, "sequence: a step begins with neither an operator");
     BROKEN(broken[1].count = -1, "sequence: a step begins with neither an operator");

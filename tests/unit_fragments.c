@@ -143,7 +143,8 @@ static void check_gather(const gather_case *c)
         }
     }
     uint64_t descriptor = descriptor_of((uint32_t)(BASE + 1024 + c->start), c->leading, c->stride, c->swizzle);
-    if (!matrix_gather(descriptor, c->mn_major, c->rows, shared, BASE, WINDOW, out, count_chunk, &chunks, why))
+    const matrix_window window = { shared, BASE, WINDOW, count_chunk, &chunks };
+    if (!matrix_gather(descriptor, c->mn_major, c->rows, &window, out, why))
         fail_msg("%s: %s", c->what, why);
     for (int i = 0; i < c->rows * 16; i++)
         if (out[i] != i)
@@ -162,7 +163,7 @@ static void check_gather_reject(uint64_t descriptor, int rows, const char *sente
     static unsigned char shared[8192];
     uint16_t out[64 * 16];
     char why[128] = "";
-    assert_false(matrix_gather(descriptor, false, rows, shared, 1024, 8192, out, NULL, NULL, why));
+    assert_false(matrix_gather(descriptor, false, rows, &(matrix_window){ shared, 1024, 8192, NULL, NULL }, out, why));
     assert_string_equal(why, sentence);
 }
 
@@ -172,7 +173,7 @@ TEST(gather_rejects)
     uint16_t out[64 * 16];
     char why[128];
     static unsigned char shared[8192];
-    assert_true(matrix_gather(descriptor, false, 64, shared, 1024, 8192, out, NULL, NULL, why));
+    assert_true(matrix_gather(descriptor, false, 64, &(matrix_window){ shared, 1024, 8192, NULL, NULL }, out, why));
     check_gather_reject(descriptor | 1u << 15, 64, "wgmma descriptor 0x4000004000018040: reserved bits are set");
     check_gather_reject(descriptor | (uint64_t)1 << 49, 64,
                         "wgmma descriptor 0x4002004000010040: base offset 1 is not 0; others are not emulated");

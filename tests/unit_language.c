@@ -2,12 +2,9 @@
  * unit_language.c - the language of kernel files catches its own misuse: every mistake is a sentence with its line,
  * nothing crashes or hangs after it. unit_lines.c looks at the lines of right calls.
  */
-#include "unit_emulator.h"
+#include "unit_language.h"
 
-#include "cute/kernel.h"
 #include "cute/values.h"
-
-enum { THREADS = 128, STAGES = 2, TILE_M = 64, TILE_N = 64, TILE_K = 64 };
 
 static int blamed; // the line that the sentence must name
 
@@ -19,23 +16,10 @@ static val unknown(void)
     return param(U32, "unknown");
 }
 
-static tensor tile_in_smem(const char *name)
-{
-    return smem_tensor(name, F16, tma_tile_layout(F16, TILE_M, TILE_K, 128), 1024); // (M,K)
-}
-
 typedef struct mistake {
     void (*describe)(void);
     const char *sentence; // a part of it
 } mistake;
-
-static ckl_status describe(void (*kernel)(void), ir_kernel **described)
-{
-    ir_describe_begin("language", IR_SM90A);
-    launch_bounds(THREADS, 0);
-    kernel();
-    return ir_describe_end(described);
-}
 
 /* Whatever it is that was found, it is our bug and not the user's: one status. */
 static void test_mistake(void **state)

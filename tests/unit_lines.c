@@ -1,22 +1,5 @@
 /* unit_lines.c - what a call of a kernel file appends is of the call's line, whatever was recorded before. */
-#include "unit_emulator.h"
-
-#include "cute/kernel.h"
-
-enum { THREADS = 128, STAGES = 2, TILE_M = 64, TILE_N = 64, TILE_K = 64 };
-
-static tensor tile_in_smem(const char *name)
-{
-    return smem_tensor(name, F16, tma_tile_layout(F16, TILE_M, TILE_K, 128), 1024); // (M,K)
-}
-
-static ckl_status describe(void (*kernel)(void), ir_kernel **described)
-{
-    ir_describe_begin("language", IR_SM90A);
-    launch_bounds(THREADS, 0);
-    kernel();
-    return ir_describe_end(described);
-}
+#include "unit_language.h"
 
 static void expect_line(int before, int line, bool appends)
 {

@@ -141,7 +141,7 @@ static void check_core(const tensor_core *core, matrix_types types, int m, int n
         for (int at = 0; at < k * bytes; at += core->bytes)
             expected[i] = slow_step(core, types, a + i / n * k * bytes + at, b + i % n * k * bytes + at, expected[i]);
     }
-    matrix_multiply(core, types, m, n, k, a, b, d, true);
+    matrix_multiply(&(matrix_product){ core, types, m, n, k }, a, b, d, true);
     assert_memory_equal(d, expected, (size_t)(m * n) * 4);
     free(a), free(b), free(d), free(expected);
 }
@@ -201,7 +201,7 @@ static void check_bytes(matrix_types types)
             expected[i] += (uint32_t)(x * y);
         }
     }
-    matrix_multiply(&TENSOR_CORE_HOPPER, types, M, N, K, a, b, d, true);
+    matrix_multiply(&(matrix_product){ &TENSOR_CORE_HOPPER, types, M, N, K }, a, b, d, true);
     assert_memory_equal(d, expected, sizeof d);
 }
 
@@ -224,7 +224,8 @@ TEST(special_bytes)
     for (int i = 0; i < COUNT_OF(cases); i++) {
         unsigned char a[32] = { [17] = cases[i].bits }, b[32] = { [17] = 0x38 }; // 1 in e4m3
         float d = 0;
-        matrix_multiply(&TENSOR_CORE_HOPPER, (matrix_types){ cases[i].type, CKL_E4M3 }, 1, 1, 32, a, b, &d, true);
+        matrix_multiply(&(matrix_product){ &TENSOR_CORE_HOPPER, { cases[i].type, CKL_E4M3 }, 1, 1, 32 }, a, b, &d,
+                        true);
         assert_int_equal(bits_of_float(d), cases[i].expected);
     }
 }
@@ -247,7 +248,7 @@ static void check_integers(ckl_dtype from, bool accumulate)
         for (int k = 0; k < K; k++)
             expected[i] += a_whole[i / N * K + k] * b_whole[i % N * K + k];
     }
-    matrix_multiply(&TENSOR_CORE_HOPPER, (matrix_types){ from, from }, M, N, K, a, b, d, accumulate);
+    matrix_multiply(&(matrix_product){ &TENSOR_CORE_HOPPER, { from, from }, M, N, K }, a, b, d, accumulate);
     for (int i = 0; i < M * N; i++)
         assert_true(d[i] == (float)expected[i]);
 }
@@ -369,7 +370,7 @@ static void check_by_hand(const tensor_core *core, const hand_case *cases, int c
             a[k] = narrow(c->from, c->a[k]);
             b[k] = narrow(c->from, c->b[k]);
         }
-        matrix_multiply(core, (matrix_types){ c->from, c->from }, 1, 1, 16, a, b, &d, true);
+        matrix_multiply(&(matrix_product){ core, { c->from, c->from }, 1, 1, 16 }, a, b, &d, true);
         if (bits_of_float(d) != c->expected)
             fail_msg("%s: 0x%08x, expected 0x%08x", c->what, bits_of_float(d), c->expected);
     }
@@ -398,7 +399,8 @@ TEST(zero_products)
         b[i * K] = narrow(CKL_BF16, 0x1.8p-49f);
         b[i * K + 1] = (uint16_t)i;
     }
-    matrix_multiply(&TENSOR_CORE_HOPPER, (matrix_types){ CKL_BF16, CKL_BF16 }, OTHERS, FINITE, K, a, b, d, false);
+    matrix_multiply(&(matrix_product){ &TENSOR_CORE_HOPPER, { CKL_BF16, CKL_BF16 }, OTHERS, FINITE, K }, a, b, d,
+                    false);
     for (int i = 0; i < OTHERS * FINITE; i++)
         assert_int_equal(bits_of_float(d[i]), bits_of_float(d[i / FINITE * FINITE])); // of zero times zero
     for (int i = 0; i < OTHERS; i++)
@@ -451,7 +453,7 @@ TEST(tiny_sums)
 {
     for (int i = 0; i < COUNT_OF(tiny_sums); i++) {
         float d = 0;
-        matrix_multiply(&TENSOR_CORE_HOPPER, (matrix_types){ CKL_BF16, CKL_BF16 }, 1, 1, 16, tiny_sums[i].a,
+        matrix_multiply(&(matrix_product){ &TENSOR_CORE_HOPPER, { CKL_BF16, CKL_BF16 }, 1, 1, 16 }, tiny_sums[i].a,
                         tiny_sums[i].b, &d, true);
         assert_int_equal(bits_of_float(d), tiny_sums[i].expected);
     }
@@ -468,10 +470,10 @@ TEST(special_neighbours)
         a[i] = f16_from_f32(random_integer() + 9);
     for (int i = 0; i < N * K; i++)
         b[i] = f16_from_f32(random_integer() + 9);
-    matrix_multiply(&TENSOR_CORE_HOPPER, types, M, N, K, a, b, clean, false);
+    matrix_multiply(&(matrix_product){ &TENSOR_CORE_HOPPER, types, M, N, K }, a, b, clean, false);
     a[1 * K + 5] = 0x7c00;
     b[7 * K + 20] = 0x7e00;
-    matrix_multiply(&TENSOR_CORE_HOPPER, types, M, N, K, a, b, d, false);
+    matrix_multiply(&(matrix_product){ &TENSOR_CORE_HOPPER, types, M, N, K }, a, b, d, false);
     for (int i = 0; i < M * N; i++) {
         float expected = i % N == 7 ? float_of_bits(NOT_A_NUMBER) : i / N == 1 ? INFINITY : clean[i];
         assert_int_equal(bits_of_float(d[i]), bits_of_float(expected));

@@ -91,7 +91,7 @@ static void tma_pixels(void)
 static void tma_store(void)
 {
     val c[] = { u32(0) };
-    ir_tma_store(ir_tensor_map_param("map"), u32(0), 0, 1, c);
+    ir_tma_store(IR_TMA_WRITE, ir_tensor_map_param("map"), u32(0), 0, 1, c);
 }
 
 static void matrices(void)

@@ -5,20 +5,9 @@
 #include "base/math.h"
 #include "ir_blocks.h"
 
-static inline val u32(int64_t i)
-{
-    return ir_u32(i);
-}
-
 static inline val u64(int64_t i)
 {
     return ir_int(IR_U64, i);
-}
-
-/* A value that nothing is known of, the same for all threads. */
-static inline val unknown(ir_type type)
-{
-    return ir_scalar_param(type, ir_type_text(type));
 }
 
 static inline val is_zero(val x)

@@ -165,9 +165,8 @@ void do_tma(program *p)
     settle_smem(p);
     choose_box(p, false, c);
     ir_if(p->leader);
-    val in[] = { p->maps[1], p->smem, c[0], c[1], c[2], c[3] };
-    int adds = p->batch->map_type == CKL_I32 && chance(p, 2);
-    ir_emit((ir_inst){ .op = IR_TMA_STORE, .n = 4, .mode = adds, .offset = at }, 0, NULL, 6, in);
+    bool adds = p->batch->map_type == CKL_I32 && chance(p, 2);
+    ir_tma_store(adds ? IR_TMA_ADD : IR_TMA_WRITE, p->maps[1], p->smem, at, 4, c);
     ir_plain(IR_BULK_COMMIT, 0, 0);
     ir_plain(IR_BULK_WAIT, 0, 0);
     ir_end_if();

@@ -109,8 +109,8 @@
 #define sqrt(x)               ir_unary(IR_SQRT, AT_HERE(x)) // correctly rounded
 #define sin(x)                ir_unary(IR_SIN, AT_HERE(x))  // approximate, for small x: sincos_f32() for others
 #define cos(x)                ir_unary(IR_COS, AT_HERE(x))
-#define max_nan(x, y)         ir_max_nan(AT_HERE(x), AT_HERE(y)) // NaN if either is
-#define min_nan(x, y)         ir_min_nan(AT_HERE(x), AT_HERE(y))
+#define max_nan(x, y)         ir_binary_nan(IR_MAX, AT_HERE(x), AT_HERE(y)) // NaN if either is
+#define min_nan(x, y)         ir_binary_nan(IR_MIN, AT_HERE(x), AT_HERE(y))
 #define bitcast(type, x)      ir_bitcast(type, AT_HERE(x))
 #define elect()               (HERE, ir_elect())
 

@@ -56,7 +56,7 @@ static val polynomial(val x, int count, const double *c)
 /* ex2 of the rounded product, corrected by what rounding cut off: without that the error is 2^-18 at x = 88. */
 val exp_f32(val x)
 {
-    x = ir_max_nan(x, constant(EXP_IS_ZERO));
+    x = ir_binary_nan(IR_MAX, x, constant(EXP_IS_ZERO));
     val high = scaled(x, LOG2E_HIGH);
     val low = ir_fma(x, constant(LOG2E_LOW), ir_fma(x, constant(LOG2E_HIGH), negative(high)));
     val power = ir_unary_ftz(IR_EX2, high);
@@ -209,7 +209,7 @@ void sincos_f32(val x, val *sine, val *cosine)
 /* x times a factor that is 0 long before x is -infinity. */
 static val gated(val x, val factor)
 {
-    return mul(ir_max_nan(x, constant(EXP_IS_ZERO)), factor);
+    return mul(ir_binary_nan(IR_MAX, x, constant(EXP_IS_ZERO)), factor);
 }
 
 val median_f32(val x, val y, val z)

@@ -214,16 +214,21 @@ void combine_sum(val *into, const val *other, void *user)
         ir_assign(into[i], ir_binary(IR_ADD, into[i], other[i]));
 }
 
+static void combine_extreme(ir_op op, val *into, const val *other)
+{
+    ir_assign(into[0], (into[0].type == CKL_F32 ? ir_binary_nan : ir_binary)(op, into[0], other[0]));
+}
+
 void combine_max(val *into, const val *other, void *user)
 {
     (void)user;
-    ir_assign(into[0], into[0].type == CKL_F32 ? ir_max_nan(into[0], other[0]) : ir_binary(IR_MAX, into[0], other[0]));
+    combine_extreme(IR_MAX, into, other);
 }
 
 void combine_min(val *into, const val *other, void *user)
 {
     (void)user;
-    ir_assign(into[0], into[0].type == CKL_F32 ? ir_min_nan(into[0], other[0]) : ir_binary(IR_MIN, into[0], other[0]));
+    combine_extreme(IR_MIN, into, other);
 }
 
 reduction reduce_sums(int count)

@@ -137,32 +137,34 @@ void tma_load(const tma_copy *tma, tensor sTile, val row, val col, val barrier, 
     tma_load_of(tma, sTile, row, col, 0, NULL, barrier, multicast_mask);
 }
 
-void tma_store_of(const tma_copy *tma, tensor sTile, val row, val col, int count, const val *outer)
+static void store(ir_tma_store_kind how, const tma_copy *tma, tensor sTile, val row, val col, int count,
+                  const val *outer)
 {
     val coordinates[COORDINATES_MAX];
     int n = box_of(tma, sTile, row, col, count, outer, coordinates);
-    ir_tma_store(tma->map, sTile.address, 0, n, coordinates);
+    ir_tma_store(how, tma->map, sTile.address, 0, n, coordinates);
+}
+
+void tma_store_of(const tma_copy *tma, tensor sTile, val row, val col, int count, const val *outer)
+{
+    store(IR_TMA_WRITE, tma, sTile, row, col, count, outer);
 }
 
 void tma_store_same(const tma_copy *tma, tensor sTile, val row, val col, int count, const val *outer)
 {
-    val coordinates[COORDINATES_MAX];
-    int n = box_of(tma, sTile, row, col, count, outer, coordinates);
-    ir_tma_store_same(tma->map, sTile.address, 0, n, coordinates);
+    store(IR_TMA_WRITE_SAME, tma, sTile, row, col, count, outer);
 }
 
 void tma_store(const tma_copy *tma, tensor sTile, val row, val col)
 {
-    tma_store_of(tma, sTile, row, col, 0, NULL);
+    store(IR_TMA_WRITE, tma, sTile, row, col, 0, NULL);
 }
 
 void tma_add(const tma_copy *tma, tensor sTile, val row, val col)
 {
-    val coordinates[COORDINATES_MAX];
-    int n = box_of(tma, sTile, row, col, 0, NULL, coordinates);
     if (sTile.dtype != CKL_F32)
         ir_fail("tma_add: the tile is of %s, only f32 is added", ckl_dtype_name(sTile.dtype));
-    ir_tma_add(tma->map, sTile.address, 0, n, coordinates);
+    store(IR_TMA_ADD, tma, sTile, row, col, 0, NULL);
 }
 
 void tma_store_commit(void)

@@ -367,21 +367,11 @@ val ir_binary(ir_op op, val x, val y)
     return build_value((ir_inst){ .op = op, .type = type }, type, 2, (val[]){ x, y });
 }
 
-static val min_max_nan(ir_op op, val x, val y)
+val ir_binary_nan(ir_op op, val x, val y)
 {
     ir_type type = common_type(x, y);
     val in[] = { ir_coerce(type, x), ir_coerce(type, y) };
     return build_value((ir_inst){ .op = op, .type = type, .mode = 1 }, type, 2, in);
-}
-
-val ir_max_nan(val x, val y)
-{
-    return min_max_nan(IR_MAX, x, y);
-}
-
-val ir_min_nan(val x, val y)
-{
-    return min_max_nan(IR_MIN, x, y);
 }
 
 val ir_fma(val x, val y, val z)

@@ -63,8 +63,7 @@ val ir_f16x2_of(ir_type from, val x); // two 8-bit floats in a U16
 val ir_bitcast(ir_type type, val x);
 val ir_pack(ir_type pair, val lo, val hi);
 void ir_unpack(val x, ir_type type, val *lo, val *hi);
-val ir_max_nan(val x, val y);
-val ir_min_nan(val x, val y);
+val ir_binary_nan(ir_op op, val x, val y); // MIN, MAX: NaN if either is
 val ir_sreg(ir_sreg_kind which);
 void ir_assign(val reg, val x); // reg = x
 
@@ -113,9 +112,7 @@ void ir_plain(ir_op op, int n, int mode);
 void ir_tma_load(val shared, int64_t offset, val map, val mbarrier, val mask, int n, const val *coordinates);
 void ir_tma_load_im2col(val shared, int64_t offset, val map, val mbarrier, val mask, int n, const val *coordinates,
                         const val *offsets); // n - 2 of them
-void ir_tma_store(val map, val shared, int64_t offset, int n, const val *coordinates);
-void ir_tma_store_same(val map, val shared, int64_t offset, int n, const val *coordinates); // bits as other CTAs store
-void ir_tma_add(val map, val shared, int64_t offset, int n, const val *coordinates); // a store that adds to memory
+void ir_tma_store(ir_tma_store_kind how, val map, val shared, int64_t offset, int n, const val *coordinates);
 void ir_tma_prefetch(val map);
 void ir_bulk_load(val shared, int64_t offset, val global, val bytes, val mbarrier);
 void ir_bulk_store(val global, val shared, int64_t offset, val bytes);

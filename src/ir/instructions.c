@@ -101,27 +101,12 @@ void ir_tma_load_im2col(val shared, int64_t offset, val map, val mbarrier, val m
     build_effect((ir_inst){ .op = IR_TMA_LOAD, .n = n, .offset = offset, .mode = 1 }, 4 + between + n, in);
 }
 
-static void tma_to_global(val map, val shared, int64_t offset, int n, const val *coordinates, int mode)
+void ir_tma_store(ir_tma_store_kind how, val map, val shared, int64_t offset, int n, const val *coordinates)
 {
     val in[2 + 5] = { map, address_of(IR_SHARED, shared) };
     for (int i = 0; i < n; i++)
         in[2 + i] = ir_coerce(CKL_I32, coordinates[i]);
-    build_effect((ir_inst){ .op = IR_TMA_STORE, .n = n, .offset = offset, .mode = mode }, 2 + n, in);
-}
-
-void ir_tma_store(val map, val shared, int64_t offset, int n, const val *coordinates)
-{
-    tma_to_global(map, shared, offset, n, coordinates, 0);
-}
-
-void ir_tma_store_same(val map, val shared, int64_t offset, int n, const val *coordinates)
-{
-    tma_to_global(map, shared, offset, n, coordinates, 2);
-}
-
-void ir_tma_add(val map, val shared, int64_t offset, int n, const val *coordinates)
-{
-    tma_to_global(map, shared, offset, n, coordinates, 1);
+    build_effect((ir_inst){ .op = IR_TMA_STORE, .n = n, .offset = offset, .mode = (int)how }, 2 + n, in);
 }
 
 void ir_tma_prefetch(val map)

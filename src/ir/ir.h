@@ -51,6 +51,11 @@ typedef enum ir_compare_kind {
 } ir_compare_kind; // floats: ordered, but NE is unordered
 typedef enum ir_shuffle_kind { IR_SHFL_IDX, IR_SHFL_UP, IR_SHFL_DOWN, IR_SHFL_XOR } ir_shuffle_kind;
 typedef enum ir_vote_kind { IR_VOTE_ANY, IR_VOTE_ALL, IR_VOTE_BALLOT } ir_vote_kind;
+typedef enum ir_tma_store_kind {
+    IR_TMA_WRITE,
+    IR_TMA_ADD,       // to what memory has
+    IR_TMA_WRITE_SAME // bits that other CTAs may write there, too: they need no order
+} ir_tma_store_kind;
 typedef enum ir_reduction { IR_RED_ADD, IR_RED_MIN, IR_RED_MAX, IR_RED_AND, IR_RED_OR, IR_RED_EXCH } ir_reduction;
 typedef enum ir_scope { IR_SCOPE_CTA, IR_SCOPE_CLUSTER, IR_SCOPE_GPU, IR_SCOPE_SYS } ir_scope;
 typedef enum ir_order { // of an access to global memory; all but the first are strong: PTX's memory model, at [scope]
@@ -144,8 +149,7 @@ typedef enum ir_sreg_kind {
  *                                        CTA-relative shared address and mbarrier; [cache] is a hint, too; [mode] 1:
  *                                        through a map of im2col mode, [n]-2 u32 offsets stand before c0
  *   TMA_STORE      () <- map, shared, c0..cn-1   part of the thread's bulk group; reads through the async proxy;
- *                                        [mode] 1 adds to memory instead of storing; 2: other CTAs may
- *                                        store there, too, the same bits
+ *                                        [mode] is an ir_tma_store_kind
  *   BULK_COMMIT    closes the thread's bulk group
  *   BULK_WAIT      [n] pending groups allowed; [mode] 1: until the sources were read, 0: until complete
  *   TMA_PREFETCH   () <- map             prefetches the descriptor

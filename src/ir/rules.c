@@ -75,7 +75,7 @@ static const ir_rule rules[IR_OP_COUNT] = {
     [IR_BULK_LOAD] = { ":uluu", .sm90 = true },
     [IR_BULK_STORE] = { ":luu", .sm90 = true },
     [IR_TMA_LOAD] = { ":uluuu*", .sm90 = true, .counted = true, .last_mode = 1 },
-    [IR_TMA_STORE] = { ":luu*", .sm90 = true, .counted = true, .last_mode = 2 },
+    [IR_TMA_STORE] = { ":luu*", .sm90 = true, .counted = true, .last_mode = IR_TMA_WRITE_SAME },
     [IR_BULK_COMMIT] = { ":", .sm90 = true },
     [IR_BULK_WAIT] = { ":", .sm90 = true, .counted = true, .last_mode = 1 },
     [IR_TMA_PREFETCH] = { ":l", .sm90 = true },

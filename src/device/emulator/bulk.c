@@ -316,7 +316,7 @@ static bool begin_store(transfer t, uint32_t address, uint32_t align, uint32_t e
     access to = a;
     to.write = true;
     to.agent = q->writer;
-    to.strong = t.map && t.s->inst->mode == 1; // adds are relaxed atomics of the GPU
+    to.strong = t.map && t.s->inst->mode == IR_TMA_ADD; // adds are relaxed atomics of the GPU
     to.scope = IR_SCOPE_GPU;
     return transfer_touch_source(&t, &a) && transfer_touch_global(&t, &to) && transfer_begin(w->cluster, t);
 }

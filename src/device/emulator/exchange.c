@@ -216,7 +216,7 @@ outcome run_mma(warp *w, const step *s)
     collect(w, s->in + A_REGISTERS + B_REGISTERS, D_REGISTERS, place.d, d);
     matrix_types types = { (ckl_dtype)s->inst->from, (ckl_dtype)s->inst->from_b };
     int k = matrix_k(types);
-    matrix_multiply(w->cluster->kernel->device->core, types, MMA_M, MMA_N, k, a, b, d, true);
+    matrix_multiply(&(matrix_product){ w->cluster->kernel->device->core, types, MMA_M, MMA_N, k }, a, b, d, true);
     for (int i = 0; i < D_REGISTERS; i++) {
         lane_u32 *x = lanes_of(w, s->out[i]);
         for (int lane = 0; lane < LANES; lane++)

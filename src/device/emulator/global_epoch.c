@@ -213,7 +213,7 @@ uint32_t epoch_reader(const access *a, uint32_t own, uint32_t reader)
 /* A store of bits that other CTAs may store, too? */
 static bool stores_same(const step *s)
 {
-    return s->inst->op == IR_TMA_STORE && s->inst->mode == 2;
+    return s->inst->op == IR_TMA_STORE && s->inst->mode == IR_TMA_WRITE_SAME;
 }
 
 /* Does it store what lies there from `address` on? */

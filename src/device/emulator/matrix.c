@@ -330,58 +330,56 @@ static void add_step(const sum_form *form, int m, int n, const unsigned char *a,
     }
 }
 
-static void multiply_floats(const tensor_core *core, matrix_types types, int m, int n, int64_t row_bytes,
-                            const unsigned char *a, const unsigned char *b, float *d)
+static void multiply_floats(const matrix_product *p, const unsigned char *a, const unsigned char *b, float *d)
 {
-    const bool f8 = ckl_dtype_bytes(types.a) == 1;
-    const sum_form form = { .terms = core->bytes / (int)ckl_dtype_bytes(types.a),
-                            .fraction_bits = f8 ? core->fraction_bits_f8 : core->fraction_bits,
-                            .kept_bits = f8 ? core->fraction_bits_f8 : F32_FRACTION_BITS,
-                            .a = types.a,
-                            .b = types.b,
-                            .pitch = row_bytes };
-    for (int column = 0; column < n; column += COLUMNS_MAX)
-        for (int64_t at = 0; at < row_bytes; at += core->bytes)
-            add_step(&form, m, n, a + at, b + column * row_bytes + at, min_i32(n - column, COLUMNS_MAX), d + column);
+    const int element = (int)ckl_dtype_bytes(p->types.a), bytes = p->core->bytes;
+    const bool f8 = element == 1;
+    const sum_form form = { .terms = bytes / element,
+                            .fraction_bits = f8 ? p->core->fraction_bits_f8 : p->core->fraction_bits,
+                            .kept_bits = f8 ? p->core->fraction_bits_f8 : F32_FRACTION_BITS,
+                            .a = p->types.a,
+                            .b = p->types.b,
+                            .pitch = (int64_t)p->k * element };
+    for (int column = 0; column < p->n; column += COLUMNS_MAX)
+        for (int64_t at = 0; at < form.pitch; at += bytes)
+            add_step(&form, p->m, p->n, a + at, b + column * form.pitch + at, min_i32(p->n - column, COLUMNS_MAX),
+                     d + column);
 }
 
 /* Which operands have signs is a constant of each caller's, so that a loop of its own is compiled for it. */
-static INLINE void multiply_bytes(bool a_signed, bool b_signed, int m, int n, int k, const unsigned char *a,
+static INLINE void multiply_bytes(bool a_signed, bool b_signed, const matrix_product *p, const unsigned char *a,
                                   const unsigned char *b, uint32_t *d)
 {
-    for (int row = 0; row < m; row++)
-        for (int column = 0; column < n; column++) {
-            const unsigned char *x = a + row * k, *y = b + column * k;
+    for (int row = 0; row < p->m; row++)
+        for (int column = 0; column < p->n; column++) {
+            const unsigned char *x = a + row * p->k, *y = b + column * p->k;
             int32_t sum = 0; // of at most k * 2^16
 #pragma omp simd reduction(+ : sum)
-            for (int i = 0; i < k; i++)
+            for (int i = 0; i < p->k; i++)
                 sum += (a_signed ? (int8_t)x[i] : x[i]) * (b_signed ? (int8_t)y[i] : y[i]);
-            d[row * n + column] += (uint32_t)sum;
+            d[row * p->n + column] += (uint32_t)sum;
         }
 }
 
-WIDE static void multiply_integers(matrix_types types, int m, int n, int k, const unsigned char *a,
-                                   const unsigned char *b, uint32_t *d)
+WIDE static void multiply_integers(const matrix_product *p, const unsigned char *a, const unsigned char *b, uint32_t *d)
 {
-    if (types.a == CKL_I8 && types.b == CKL_I8)
-        multiply_bytes(true, true, m, n, k, a, b, d);
-    else if (types.a == CKL_I8)
-        multiply_bytes(true, false, m, n, k, a, b, d);
-    else if (types.b == CKL_I8)
-        multiply_bytes(false, true, m, n, k, a, b, d);
+    if (p->types.a == CKL_I8 && p->types.b == CKL_I8)
+        multiply_bytes(true, true, p, a, b, d);
+    else if (p->types.a == CKL_I8)
+        multiply_bytes(true, false, p, a, b, d);
+    else if (p->types.b == CKL_I8)
+        multiply_bytes(false, true, p, a, b, d);
     else
-        multiply_bytes(false, false, m, n, k, a, b, d);
+        multiply_bytes(false, false, p, a, b, d);
 }
 
-void matrix_multiply(const tensor_core *core, matrix_types types, int m, int n, int k, const void *a, const void *b,
-                     void *d, bool accumulate)
+void matrix_multiply(const matrix_product *p, const void *a, const void *b, void *d, bool accumulate)
 {
-    int row_bytes = k * (int)ckl_dtype_bytes(types.a);
-    assert(row_bytes % MATRIX_BYTES == 0);
+    assert(p->k * (int)ckl_dtype_bytes(p->types.a) % MATRIX_BYTES == 0);
     if (!accumulate)
-        memset(d, 0, (size_t)m * (size_t)n * sizeof(float));
-    if (types.a == CKL_I8 || types.a == CKL_U8)
-        multiply_integers(types, m, n, k, a, b, d);
+        memset(d, 0, (size_t)p->m * (size_t)p->n * sizeof(float));
+    if (p->types.a == CKL_I8 || p->types.a == CKL_U8)
+        multiply_integers(p, a, b, d);
     else
-        multiply_floats(core, types, m, n, row_bytes, a, b, d);
+        multiply_floats(p, a, b, d);
 }

@@ -21,6 +21,13 @@ typedef struct matrix_types {
     ckl_dtype a, b;
 } matrix_types;
 
+/* A product of m x k and k x n elements on a tensor core. */
+typedef struct matrix_product {
+    const tensor_core *core;
+    matrix_types types;
+    int m, n, k;
+} matrix_product;
+
 /* k of one instruction. */
 int matrix_k(matrix_types types);
 
@@ -43,16 +50,20 @@ int matrix_k(matrix_types types);
  *                           fraction; from 2^128 on infinity. Subnormals are kept
  * A zero sum is +0. Infinities act as in IEEE 754, and every NaN comes out as 0x7fffffff.
  */
-void matrix_multiply(const tensor_core *core, matrix_types types, int m, int n, int k, const void *a, const void *b,
-                     void *d, bool accumulate);
+void matrix_multiply(const matrix_product *p, const void *a, const void *b, void *d, bool accumulate);
 
-/* Told of every 16-byte chunk of shared memory that an operand is read from. */
-typedef void matrix_touch(void *user, uint32_t address, uint32_t bytes);
+/* Shared memory of a CTA: byte 0 of it, and the shared addresses base .. base + bytes. */
+typedef struct matrix_window {
+    const unsigned char *shared;
+    uint32_t base, bytes;
+    void (*touch)(void *user, uint32_t address,
+                  uint32_t bytes); // told of every 16-byte chunk that is read; may be NULL
+    void *user;
+} matrix_window;
 
 /*
  * Reads one operand of a wgmma, out[rows][MATRIX_HALVES], through its shared-memory descriptor. rows (m or n) is a
- * multiple of 8. `shared` is byte 0 of the CTA's window, which covers shared addresses base .. base + bytes. touch may
- * be NULL. False and a sentence in `why` if the descriptor is malformed or leads out of the window; out is then
+ * multiple of 8. False and a sentence in `why` if the descriptor is malformed or leads out of the window; out is then
  * undefined.
  *
  * The descriptor (PTX ISA, "Matrix Descriptor Format"), offsets and addresses in units of 16 bytes:
@@ -66,8 +77,8 @@ typedef void matrix_touch(void *user, uint32_t address, uint32_t bytes);
  *   MN-major, S      (row % (S/2)) * 2 + (row / (S/2)) * LBO + (k % 8) * S + (k / 8) * SBO
  * The swizzle acts on the absolute address (swizzle_address() in tma.h): a start address may lie inside a swizzle atom.
  */
-bool matrix_gather(uint64_t descriptor, bool mn_major, int rows, const unsigned char *shared, uint32_t base,
-                   uint32_t bytes, uint16_t *out, matrix_touch *touch, void *user, char why[128]);
+bool matrix_gather(uint64_t descriptor, bool mn_major, int rows, const matrix_window *window, uint16_t *out,
+                   char why[128]);
 
 /*
  * Fragment layouts (PTX ISA, figures of wgmma m64nNk16 and mma m16n8k16): where half i of a thread lies in the raw

@@ -66,8 +66,7 @@ static void place_chunk(const unsigned char *chunk, bool mn_major, uint16_t *out
         memcpy(out + i * (mn_major ? MATRIX_HALVES : 1), chunk + i * 2, 2);
 }
 
-bool matrix_gather(uint64_t descriptor, bool mn_major, int rows, const unsigned char *shared, uint32_t base,
-                   uint32_t bytes, uint16_t *out, matrix_touch *touch, void *user, char why[128])
+bool matrix_gather(uint64_t descriptor, bool mn_major, int rows, const matrix_window *w, uint16_t *out, char why[128])
 {
     if (!descriptor_is_valid(descriptor, why))
         return false;
@@ -76,14 +75,14 @@ bool matrix_gather(uint64_t descriptor, bool mn_major, int rows, const unsigned 
     for (int row = 0; row < rows; row += row_step) {
         for (int k = 0; k < MATRIX_HALVES; k += k_step) {
             uint32_t address = chunk_address(&view, (uint32_t)row, (uint32_t)k);
-            if (address < base || address - base + CHUNK_BYTES > bytes) {
+            if (address < w->base || address - w->base + CHUNK_BYTES > w->bytes) {
                 snprintf(why, WHY_BYTES, "wgmma descriptor 0x%016" PRIx64 ": reads address %u of shared memory %u..%u",
-                         descriptor, address, base, base + bytes);
+                         descriptor, address, w->base, w->base + w->bytes);
                 return false;
             }
-            place_chunk(shared + (address - base), mn_major, out + row * MATRIX_HALVES + k);
-            if (touch)
-                touch(user, address, CHUNK_BYTES);
+            place_chunk(w->shared + (address - w->base), mn_major, out + row * MATRIX_HALVES + k);
+            if (w->touch)
+                w->touch(w->user, address, CHUNK_BYTES);
         }
     }
     return true;

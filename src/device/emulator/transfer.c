@@ -72,7 +72,7 @@ static bool store_chunk(const walk *x, unsigned char *global, uint32_t place, ui
     const transfer *t = x->t;
     if (x->touch)
         return shared_touch(x->c, x->touch, place, bytes);
-    if (t->map && t->s->inst->mode == 1)
+    if (t->map && t->s->inst->mode == IR_TMA_ADD)
         return add_run(t, global, x->c->shared + place, bytes);
     if (!global_check(t->w, t->s, t->lane, (uintptr_t)global, bytes, 1, true))
         return false;
@@ -135,7 +135,8 @@ static void touch_run(void *user, uint32_t offset, unsigned char *global, uint32
     allocation *a = NULL;
     if (global && x->ok)
         a = memory_find(&x->t->w->cluster->kernel->device->memory, address, bytes);
-    const bool same = a && x->t->map && x->t->kind == TRANSFER_STORE && x->t->s->inst->mode == 2; // as other CTAs' bits
+    const bool same = a && x->t->map && x->t->kind == TRANSFER_STORE &&
+                      x->t->s->inst->mode == IR_TMA_WRITE_SAME; // as other CTAs' bits
     for (uint32_t at = 0, length; same && x->ok && at < bytes; at += length) {
         length = chunk_length(offset + at, bytes - at);
         x->global->bits = x->t->w->cta->shared + shared_place(x, offset + at);

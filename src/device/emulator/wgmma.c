@@ -205,13 +205,11 @@ static bool gather(warp *w, const matrix_op *op, operands *o, reader *r)
 {
     const ir_inst *inst = op->s->inst;
     const cta *c = w->cta;
-    uint32_t bytes = (uint32_t)c->cluster->kernel->ir.smem_bytes;
+    const matrix_window window = { c->shared, SHARED_BASE, (uint32_t)c->cluster->kernel->ir.smem_bytes,
+                                   r ? touch_chunk : NULL, r };
     char why[128] = "";
-    matrix_touch *touch = r ? touch_chunk : NULL;
-    bool ok = inst->op == IR_WGMMA_RS || matrix_gather(op->a, inst->mode & A_M_MAJOR, WGMMA_M, c->shared, SHARED_BASE,
-                                                       bytes, o->a[0], touch, r, why);
-    ok = ok && matrix_gather(op->b, (inst->mode & B_N_MAJOR) != 0, inst->n, c->shared, SHARED_BASE, bytes, o->b[0],
-                             touch, r, why);
+    bool ok = inst->op == IR_WGMMA_RS || matrix_gather(op->a, inst->mode & A_M_MAJOR, WGMMA_M, &window, o->a[0], why);
+    ok = ok && matrix_gather(op->b, (inst->mode & B_N_MAJOR) != 0, inst->n, &window, o->b[0], why);
     if (!ok)
         fault(w, op->s, -1, "bad matrix descriptor", "%s", why);
     return ok && (!r || r->ok);
@@ -276,7 +274,8 @@ static bool execute(warp *w, const matrix_op *op, float *d, bool held)
         move_accumulators(warps, op->s, d, false);
     matrix_types types = { (ckl_dtype)inst->from, (ckl_dtype)inst->from_b };
     int k = matrix_k(types);
-    matrix_multiply(w->cluster->kernel->device->core, types, WGMMA_M, inst->n, k, o.a[0], o.b[0], d, op->accumulate);
+    matrix_multiply(&(matrix_product){ w->cluster->kernel->device->core, types, WGMMA_M, inst->n, k }, o.a[0], o.b[0],
+                    d, op->accumulate);
     w->cluster->count[COUNT_TENSOR_FLOPS] += 2LL * WGMMA_M * inst->n * k;
     return true;
 }
