@@ -1,13 +1,12 @@
 /* gemm_fma_plan.c - the host side of the kernel that multiplies f32 without tensor cores. */
 #include <math.h>
-#include <string.h>
 
 #include "operators/gemm/gemm_plan.h"
 
 enum {
     WARP = 32,
     THREADS_PER_SM = 1024, // with fewer than 64 registers a thread, a block does not fit
-    PHASED_STAGES = 3      // multiplied, written, and begun with what quads have too much
+    PHASED_STAGES = 3      // one is multiplied, one completed, one written
 };
 
 /* The longest vector in which operands that are not K-major can be read, in elements. */
