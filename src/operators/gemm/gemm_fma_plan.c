@@ -289,8 +289,8 @@ static ckl_status admit_fma(const void *desc, const ckl_device_info *device, con
     const int64_t ring = 4 * (int64_t)c->stages * (gemm_fma_stage(c, c->tile_m) + gemm_fma_stage(c, c->tile_n));
     const int64_t need = c->groups_k * ring + 4 * (c->groups_k - 1) * (int64_t)c->tile_m * c->tile_n + handed;
     TRY(gemm_check_smem("fma", device, c->stages, need));
-    if (c->sliced && (d->groups || d->batch_invariant))
-        FAIL(CKL_UNSUPPORTED, "gemm fma: sliced=1 is not of groups, and its sums not those of batch_invariant=1");
+    if ((c->sliced && d->groups) || ((c->sliced || c->groups_k > 1) && d->batch_invariant))
+        FAIL(CKL_UNSUPPORTED, "gemm fma: sliced=1 is not of groups, nor its sums and groups_k's of batch_invariant=1");
     return CKL_OK;
 }
 
