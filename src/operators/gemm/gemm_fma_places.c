@@ -19,8 +19,7 @@ int gemm_fma_threads(const gemm_fma_config *cfg)
 
 int gemm_fma_stage(const gemm_fma_config *cfg, int rows)
 {
-    const int padding = cfg->depth * QUAD; // of banks: none between stages
-    return cfg->depth * rows + (padding > LANES ? padding : LANES);
+    return cfg->depth * (rows + QUAD) + LANES; // for gaps
 }
 
 /*

@@ -1,13 +1,12 @@
 /* gemm_fma_plan.c - the host side of the kernel that multiplies f32 without tensor cores. */
 #include <math.h>
-#include <string.h>
 
 #include "operators/gemm/gemm_plan.h"
 
 enum {
     WARP = 32,
     THREADS_PER_SM = 1024, // with fewer than 64 registers a thread, a block does not fit
-    PHASED_STAGES = 3      // multiplied, written, and begun with what quads have too much
+    PHASED_STAGES = 3      // one is multiplied, one completed, one written
 };
 
 /* The longest vector in which operands that are not K-major can be read, in elements. */
@@ -290,8 +289,8 @@ static ckl_status admit_fma(const void *desc, const ckl_device_info *device, con
     const int64_t ring = 4 * (int64_t)c->stages * (gemm_fma_stage(c, c->tile_m) + gemm_fma_stage(c, c->tile_n));
     const int64_t need = c->groups_k * ring + 4 * (c->groups_k - 1) * (int64_t)c->tile_m * c->tile_n + handed;
     TRY(gemm_check_smem("fma", device, c->stages, need));
-    if (c->sliced && (d->groups || d->batch_invariant))
-        FAIL(CKL_UNSUPPORTED, "gemm fma: sliced=1 is not of groups, and its sums not those of batch_invariant=1");
+    if ((c->sliced && d->groups) || ((c->sliced || c->groups_k > 1) && d->batch_invariant))
+        FAIL(CKL_UNSUPPORTED, "gemm fma: sliced=1 is not of groups, nor its sums and groups_k's of batch_invariant=1");
     return CKL_OK;
 }
 

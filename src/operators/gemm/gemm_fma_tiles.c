@@ -81,33 +81,35 @@ static void align_quads(gemm_fma_operand *x)
     x->from[0] = sub(x->from[0], convert(U64, bytes));
 }
 
+/* Banks between runs of elements of K, as many as rows of which a warp stores quads. */
 static int gap_of(const gemm_fma_config *cfg)
 {
     return LANES * QUAD / cfg->depth;
 }
 
 /*
- * A stage's elements of K are rows apart, with a quad of padding, by which lanes that store elements along K have a
- * bank each. Lanes that store quads have one by gaps after each four, and phased ones, too: any of the four in any row.
+ * A stage's elements of K are rows apart, with a quad of padding: lanes that store elements along K have a bank each.
+ * Those that store quads are four elements apart, and have one by gaps after every eight; phased ones store any of four
+ * elements in any row at once, and have gaps after each four instead of padding.
  */
-static layout elements_of_k(const gemm_fma_config *cfg, bool by_quads, int pitch)
+static layout elements_of_k(const gemm_fma_config *cfg, bool k_major, int pitch)
 {
-    if (!by_quads)
-        return make_layout(leaf(cfg->depth), leaf(pitch));
-    return make_layout(shape(QUAD, cfg->depth / QUAD), stride(pitch, QUAD * pitch + gap_of(cfg)));
+    enum { APART = 8 };
+    const int depth = cfg->depth, whole = k_major && cfg->vec_k == QUAD && depth > APART ? APART : depth,
+              run = k_major && cfg->phased ? QUAD : whole;
+    return make_layout(shape(run, depth / run), stride(pitch, run * pitch + gap_of(cfg)));
 }
 
 gemm_fma_operand gemm_fma_operand_of(const gemm_fma_config *cfg, char name, const gemm_values *p, gemm_fma_rows t)
 {
-    const bool is_a = name == 'a', k_major = gemm_k_major(cfg->epilogue.layout, name),
-               by_quads = k_major && cfg->vec_k == QUAD;
-    const int rows = is_a ? cfg->tile_m : cfg->tile_n, pitch = by_quads ? rows : rows + QUAD,
+    const bool is_a = name == 'a', k_major = gemm_k_major(cfg->epilogue.layout, name);
+    const int rows = is_a ? cfg->tile_m : cfg->tile_n, pitch = k_major && cfg->phased ? rows : rows + QUAD,
               threads = is_a ? gemm_fma_threads_m(cfg) : cfg->tile_n / cfg->block_n,
               block = is_a ? cfg->block_m : cfg->block_n, stage = gemm_fma_stage(cfg, rows);
     gemm_fma_operand x = {
         .vec = cfg->vec, .length = convert(I32, p->k), .stage_bytes = imm(BYTES * stage), .k_pitch = BYTES * pitch
     };
-    const layout k = elements_of_k(cfg, by_quads, pitch), stages = make_layout(leaf(cfg->stages), leaf(stage)),
+    const layout k = elements_of_k(cfg, k_major, pitch), stages = make_layout(leaf(cfg->stages), leaf(stage)),
                  of_all = make_layout(leaf(cfg->groups_k * cfg->stages), leaf(stage));
     const layout mine = make_layout(shape(QUAD, block / QUAD), stride(1, QUAD * threads));
     x.sX = smem_tensor(is_a ? "A" : "B", F32, layouts_of(3, (layout[]){ compact(leaf(rows)), k, of_all }), 16);

@@ -87,6 +87,8 @@ const test_reject gemm_rejects[] = {
     { "a=f32 impl=fma config='lanes_m=3'", CKL_INVALID, "gemm fma: lanes_m=3 is no power of two in 2..16" },
     { "a=f32 k=255 impl=fma config='vec_k=4'", CKL_UNSUPPORTED, "gemm fma: vec_k=4 is not 1, or rows along K are not" },
     { "a=f32 batch_invariant=1 impl=fma config='sliced=1'", CKL_UNSUPPORTED, "gemm fma: sliced=1 is not of groups" },
+    { "a=f32 batch_invariant=1 impl=fma config='tile_m=32 tile_n=64 block_m=8 block_n=4 groups_k=4'", CKL_UNSUPPORTED,
+      "groups_k's of batch_invariant=1" },
     { "a=f32 misalign=1 impl=fma", CKL_INVALID, "config='vec_k=1' takes any alignment" },
     { "a=f32 k=255 impl=fma config='vec_k=4 phased=1'", CKL_UNSUPPORTED,
       "gemm fma: phased=1 is of vec_k=4 and 3 stages" },
