@@ -401,10 +401,10 @@ static bool hold_lines(const groupnorm_search *s, bool otherwise_split, groupnor
 }
 
 /*
- * Tensors of which all bundles are in shared memory at once, or some. They would be split otherwise, or want clusters
- * of 8; large ones of nhwc any clusters, of nchw forward those of 4. Bundles are of whole lines or whole images. Where
- * there are more CTAs than run at once they load in turn, three for four SMs. bench/notes/groupnorm.md has the
- * measurements.
+ * Tensors of which all bundles are in shared memory at once, or some. They would be split otherwise, whatever their
+ * size and vectors, or want clusters of 8; large ones of nhwc any clusters, of nchw forward those of 4. Bundles are of
+ * whole lines or whole images. Where there are more CTAs than run at once they load in turn, three for four SMs.
+ * bench/notes/groupnorm.md has the measurements.
  */
 static bool choose_held(const groupnorm_search *s, groupnorm_config *c)
 {
