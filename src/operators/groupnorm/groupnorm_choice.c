@@ -381,7 +381,8 @@ static bool hold_lines(const groupnorm_search *s, bool otherwise_split, groupnor
     const bool folds = forward || s->d->groups == 1 || otherwise_split; // sums of several groups take much room
     if (!folds || !fold_pixels(s, c))
         take_lines(s, c);
-    if (c->vec * groupnorm_element_bytes(s->d) < GROUPNORM_VECTOR_BYTES && !otherwise_split)
+    const bool narrow = c->vec * groupnorm_element_bytes(s->d) < GROUPNORM_VECTOR_BYTES;
+    if ((narrow && !otherwise_split) || groupnorm_threads_min(s, c) > THREADS_MAX)
         return false;
     const int64_t columns = c->layout == CKL_IMAGE_NHWC && otherwise_split ? groupnorm_columns(c) : 0;
     const int64_t wide_pixels = min_i64(THREADS_MAX, round_up(columns, 32)); // a thread has one column
@@ -400,10 +401,10 @@ static bool hold_lines(const groupnorm_search *s, bool otherwise_split, groupnor
 }
 
 /*
- * Tensors of which all bundles are in shared memory at once, or some. They would be split otherwise, or want clusters
- * of 8; large ones of nhwc any clusters, of nchw forward those of 4. Bundles are of whole lines or whole images. Where
- * there are more CTAs than run at once they load in turn, three for four SMs. bench/notes/groupnorm.md has the
- * measurements.
+ * Tensors of which all bundles are in shared memory at once, or some. They would be split otherwise, whatever their
+ * size and vectors, or want clusters of 8; large ones of nhwc any clusters, of nchw forward those of 4. Bundles are of
+ * whole lines or whole images. Where there are more CTAs than run at once they load in turn, three for four SMs.
+ * bench/notes/groupnorm.md has the measurements.
  */
 static bool choose_held(const groupnorm_search *s, groupnorm_config *c)
 {
