@@ -200,14 +200,24 @@ static bool is_mostly_D(const ckl_gemm_desc *d, const ckl_device_info *device)
 }
 
 /*
+ * Are rows in f32 copied by threads, in pairs that share B? Of one K step and a D that L2 cannot hold: 29135x3584x32
+ * with C takes 222 us so, 236 by TMA, but 8192x1024x32 with C 23.4 and 20.3, 16384x2560x128 50.8 and 49.7.
+ */
+static bool copies_by_threads(const ckl_gemm_desc *d)
+{
+    const double BYTES_LEAST = 1e8;
+    return d->d == CKL_F32 && gemm_k_tiles(d) == 1 && 4.0 * (double)d->m * (double)d->n >= BYTES_LEAST;
+}
+
+/*
  * Its tiles: 4096x5504x128 in f32 takes 26.3 us in 64x128, 31.0 in 64x64; 1024x58808x48 in f16 59.7 in pairs, 68.2 in
  * 64x128; 8200x4104x128 28.1 in pairs, 33.0 in 128x192.
  */
 static bool suits_D(const ckl_gemm_desc *d, const fitted_tile *t)
 {
     if (d->d == CKL_F32)
-        return t->pingpong && t->tile_m == 64 && t->tile_n == 128 && t->cluster_m == 2;
-    if (gemm_sm90_may_shear(d))
+        return t->pingpong && t->tile_m == 64 && t->tile_n == 128 && (t->cluster_m == 2 || !copies_by_threads(d));
+    if (gemm_sm90_may_shear(d) && d->activation != CKL_ACTIVATION_GELU) // whose epilogue is longer than the stores
         return t->tile_n == SHEARED_COLUMNS;
     const bool ends_inside = d->k % gemm_tile_k(d->a),
                shares_B = t->tile_n == 192 && t->cluster_m == 2 && ends_inside && gemm_k_tiles(d) > 1;
@@ -377,7 +387,7 @@ bool gemm_sm90_candidate(const void *desc, const ckl_device_info *device, int i,
     c->epilogue = gemm_epilogue_of(d);
     c->ragged = d->pointers && !gemm_by_pointers(d, 'a') ? GEMM_ALL_RAGGED : ragged_of(d);
     c->split = t->split;
-    c->row_vectors = d->d == CKL_F32 && is_mostly_D(d, device); // 29135x3584x32 with C takes 222 us so, 236 by TMA
+    c->row_vectors = is_mostly_D(d, device) && copies_by_threads(d);
     if (c->row_vectors)
         c->ragged = GEMM_ALL_RAGGED;
     c->tile_n = columns_of(d, t, even, c, device);
