@@ -294,7 +294,7 @@ static ckl_status choose_chunks(const ckl_softmax_desc *d, const ckl_device_info
 /* Of few columns as many lines are one as make up whole vectors, if a strip has all. */
 static int held_fold_of(const ckl_softmax_desc *d)
 {
-    enum { ACCESS_BYTES = 16, BYTES_MIN = 4 << 20 };
+    enum { ACCESS_BYTES = 16, BYTES_MIN = 16 << 20 };
     const int64_t bytes = d->inner * dtype_bytes(d->dtype);
     int fold = 1;
     while (fold * bytes % ACCESS_BYTES)
