@@ -18,8 +18,8 @@ enum {
 
 /*
  * Lines that begin anywhere, by vectors between boundaries of memory: gradients of 56x768x399 f16 45.3 us, by single
- * elements 55.1; whole strips of 256x55441 bf16 25.2 and 41.6. Not of large tensors where they fill less than two of the
- * six vectors of the narrowest strips: 4000x5000x3 bf16 914.5, by single elements 152.3.
+ * elements 55.1; whole strips of 256x55441 bf16 25.2 and 41.6. Not of large tensors where they fill less than two of
+ * the six vectors of the narrowest strips: 4000x5000x3 bf16 914.5, by single elements 152.3.
  */
 static bool is_ragged(const ckl_softmax_desc *d)
 {
