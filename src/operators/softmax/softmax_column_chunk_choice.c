@@ -18,8 +18,8 @@ enum {
 
 /*
  * Lines that begin anywhere, by vectors between boundaries of memory: gradients of 56x768x399 f16 45.3 us, by single
- * elements 55.1; whole strips of 256x55441 bf16 25.2 and 41.6. Not of large tensors where they fill less than two of the
- * six vectors of the narrowest strips: 4000x5000x3 bf16 914.5, by single elements 152.3.
+ * elements 55.1; whole strips of 256x55441 bf16 25.2 and 41.6. Not of large tensors where they fill less than two of
+ * the six vectors of the narrowest strips: 4000x5000x3 bf16 914.5, by single elements 152.3.
  */
 static bool is_ragged(const ckl_softmax_desc *d)
 {
@@ -184,18 +184,19 @@ static int64_t choose_held(const ckl_softmax_desc *d, const ckl_device_info *dev
 }
 
 /*
- * Lines that begin anywhere, forward of 16 bits, also by 8 lanes or two CTAs an SM: 88x320x2093 f16 84.7 us, in chunks
- * 99.3; 128x531x3x453 145.0, 157.0.
+ * Lines that begin anywhere, forward of 16 bits, also by 8 lanes or two CTAs an SM: 88x320x2093 f16 79.8 us, in chunks
+ * 98.5; 128x531x3x453 145.4, 156.2; but 128x700x921, of six tiles, 161.7, 141.0.
  */
 static bool fits_whole_ragged(const ckl_softmax_desc *d, softmax_column_config *c)
 {
-    enum { LANES = 16, LANES_MIN = 8 };
+    enum { LANES = 16, LANES_MIN = 8, TILES_FEW = 5 };
     const bool many = is_half_forward(d);
     const int vec = row_vec_full(d->dtype);
     const int64_t room = ragged_room(d, ragged_lanes(d, chunk_vec(d)), chunk_vec(d)); // of chunks
     for (int lanes = LANES; lanes >= (many ? LANES_MIN : LANES); lanes /= 2)
         for (int ctas = HELD_CTAS; ctas >= (many ? FEWER_CTAS : HELD_CTAS); ctas--)
-            if (split_held(d, ctas, lanes, vec, 0, c) == 1 && 2 * ragged_room(d, lanes, vec) <= 3 * room)
+            if (split_held(d, ctas, lanes, vec, 0, c) == 1 && c->tiles <= TILES_FEW &&
+                2 * ragged_room(d, lanes, vec) <= 3 * room)
                 return true;
     return false;
 }
@@ -218,16 +219,12 @@ static bool fits_whole(const ckl_softmax_desc *d, int lanes, softmax_column_conf
 
 /*
  * Are columns more than a cluster's registers hold, or, where tensors are more than caches, of 16 bits, or more than a
- * CTA's registers hold by whole lines, or several lines of `whole` as one, which registers take in smaller vectors?
+ * CTA's registers hold by whole lines, or several lines as one, which registers take in smaller vectors?
  */
-static bool wants_held(const ckl_softmax_desc *d, const ckl_device_info *device, const ckl_softmax_desc *whole)
+static bool wants_held(const ckl_softmax_desc *d, const ckl_device_info *device, bool is_folded)
 {
     enum { BYTES_MIN_HALF = 16 << 20, BYTES_MIN = 45 << 20, BYTES_MIN_GRADIENTS = 20 << 20 };
-    const bool is_folded = d->n != whole->n, single = is_folded && softmax_vec_of(whole) == 1;
-    const int64_t bytes_min = single          ? 0
-                              : is_half(d)    ? BYTES_MIN_HALF
-                              : is_forward(d) ? BYTES_MIN
-                                              : BYTES_MIN_GRADIENTS;
+    const int64_t bytes_min = is_half(d) ? BYTES_MIN_HALF : is_forward(d) ? BYTES_MIN : BYTES_MIN_GRADIENTS;
     column_split held;
     const int ctas = softmax_ctas_that_hold(d, device, &held);
     if (!device->has_tma || (!is_ragged(d) && softmax_vec_of(d) < row_vec_full(d->dtype) / (is_forward(d) ? 2 : 1)))
@@ -264,13 +261,12 @@ static bool wants_wide_lines(const ckl_softmax_desc *d, const softmax_column_con
  * each column and chunk. And where all chunks are fewer than SMs, forward than CTAs that run: 16384x512 bf16, 256 of
  * them, 18.3 us, read twice 16.7.
  */
-static ckl_status choose_chunks(const ckl_softmax_desc *d, const ckl_device_info *device, const ckl_softmax_desc *whole,
-                                softmax_column_config *c)
+static ckl_status choose_chunks(const ckl_softmax_desc *d, const ckl_device_info *device, softmax_column_config *c)
 {
     enum { RAGGED_LINES_MAX = 8192 }; // of 16 bits: 12288x2893 71.5 us held, 62.1 read twice; 8192x11747 167.8, 160.5
     static const char what[] = "softmax column_held";
     TRY(softmax_check_other_axis(what, d));
-    if (!wants_held(d, device, whole))
+    if (!wants_held(d, device, c->fold > 1))
         FAIL(CKL_UNSUPPORTED,
              "%s: chosen on Hopper, where it was measured: large tensors, long columns, lines of whole vectors", what);
     c->form = softmax_form_of(d);
@@ -298,7 +294,7 @@ static ckl_status choose_chunks(const ckl_softmax_desc *d, const ckl_device_info
 /* Of few columns as many lines are one as make up whole vectors, if a strip has all. */
 static int held_fold_of(const ckl_softmax_desc *d)
 {
-    enum { ACCESS_BYTES = 16, BYTES_MIN = 4 << 20 };
+    enum { ACCESS_BYTES = 16, BYTES_MIN = 16 << 20 };
     const int64_t bytes = d->inner * dtype_bytes(d->dtype);
     int fold = 1;
     while (fold * bytes % ACCESS_BYTES)
@@ -313,7 +309,7 @@ ckl_status softmax_choose_column_held(const void *desc, const ckl_device_info *d
     softmax_column_config *c = config;
     c->fold = held_fold_of(d);
     const ckl_softmax_desc folded = softmax_folded(d, c->fold);
-    return choose_chunks(&folded, device, d, c);
+    return choose_chunks(&folded, device, c);
 }
 
 /* Chunks are two whole turns of all CTAs, if columns have lines enough. */
