@@ -90,15 +90,17 @@ void row_split_widen(row_split *s, int64_t rows, int64_t cols, ckl_dtype dtype, 
             *s = wide;
 }
 
-void row_split_halve(int64_t cols, int threads_min, row_split *s)
+void row_split_halve(int64_t cols, int threads_min, int steps_max, row_split *s)
 {
-    enum { STEPS_MAX = 6, THREADS_ALONE = 512 };
+    enum { THREADS_ALONE = 512 };
+    const int64_t vectors = s->ragged ? cols / s->vec : ceil_div(cols, s->vec);
     row_split half = *s;
-    half.threads = half.row_threads = s->threads / 2;
-    half.steps = (int)ceil_div(ceil_div(cols, s->vec), half.threads);
-    half.exact = row_split_cols(&half) == cols;
-    const bool alone = s->threads == THREADS_ALONE, fewer = row_split_cols(&half) < row_split_cols(s);
-    if (s->row_threads == s->threads && half.threads >= threads_min && half.steps <= STEPS_MAX && (fewer || alone))
+    half.row_threads = s->row_threads / 2;
+    half.threads = half.row_threads <= 32 ? CTA_THREADS : half.row_threads;
+    half.steps = (int)ceil_div(vectors, max_i64(1, half.row_threads));
+    half.exact = !s->ragged && row_split_cols(&half) == cols;
+    const bool alone = s->row_threads == THREADS_ALONE, fewer = row_split_cols(&half) < row_split_cols(s);
+    if (s->cluster == 1 && half.row_threads >= threads_min && half.steps <= steps_max && (fewer || alone))
         *s = half;
 }
 
@@ -134,7 +136,8 @@ ckl_status row_split_admit(const char *what, const row_split *s, int64_t cols, c
                        s->threads / s->row_threads <= ROWS_BY_WARPS_MAX;
     if (s->row_threads != s->threads && !lanes && !warps)
         FAIL(CKL_INVALID,
-             "%s: row_threads=%d is neither a power of two up to 32 nor a multiple of 32 that divides threads=%d by %d at "
+             "%s: row_threads=%d is neither a power of two up to 32 nor a multiple of 32 that divides threads=%d by %d "
+             "at "
              "most",
              what, s->row_threads, s->threads, ROWS_BY_WARPS_MAX);
     if (s->cluster < 1 || s->cluster > 16 || (s->cluster > 1 && s->row_threads != s->threads))

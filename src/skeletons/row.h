@@ -70,13 +70,15 @@ bool row_split_choose(int64_t cols, int vec, ckl_dtype dtype, int registers, int
 void row_split_widen(row_split *s, int64_t rows, int64_t cols, ckl_dtype dtype, int tensors,
                      const ckl_device_info *device);
 
+enum { ROW_STEPS_HALVED = 6 }; // of a thread, where a row has whole CTAs
+
 /*
- * Half the threads of a CTA that has one row, down to threads_min, with more vectors each, where that leaves fewer idle
+ * Half the threads of a row, down to threads_min, with more vectors each, up to steps_max, where that leaves fewer idle
  * in the last step: 4992 elements of 16 bits are 2.4 steps of 256 threads and 4.9 of 128, layer norm of 8576 rows takes
  * 57.4 and 51.8 us on an H200. Likewise of 512 threads, of which one or two CTAs fit an SM: layer norm of 2048x12288
  * 35.4 and 32.9, softmax of 4096x11008 50.3 and 44.3.
  */
-void row_split_halve(int64_t cols, int threads_min, row_split *s);
+void row_split_halve(int64_t cols, int threads_min, int steps_max, row_split *s);
 
 /* May a kernel have this split for rows of `cols` elements? Sentences open with `what`: "softmax row: threads=33". */
 ckl_status row_split_admit(const char *what, const row_split *s, int64_t cols, ckl_dtype dtype,

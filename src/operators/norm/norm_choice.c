@@ -133,11 +133,11 @@ static bool keeps_residual(const norm_rows *d)
 /*
  * Threads for which an SM shall have registers; 0: no matter. Layer norm of 16 bits gets 80 registers, where ptxas
  * would take 120 for the loads of a row: 12288x7424 111.9 and 96.4 us. Rows that fill 128 threads do not gain, nor RMS
- * norm, which needs fewer.
+ * norm, which needs fewer, nor lanes of a warp with few vectors.
  */
 static int forward_threads(const norm_rows *d, const row_split *s)
 {
-    enum { THREADS_CENTRED = 768, THREADS_RESIDUAL = 512, THREADS_FILLED = 128, WARP = 32 };
+    enum { THREADS_CENTRED = 768, THREADS_RESIDUAL = 512, THREADS_FILLED = 128, WARP = 32, FEW_ELEMENTS = 32 };
     if (row_split_registers(s, d->dtype) > FORWARD_REGISTERS)
         return 0;
     if (d->dtype == CKL_F32)
@@ -146,7 +146,8 @@ static int forward_threads(const norm_rows *d, const row_split *s)
         return THREADS_RESIDUAL;
     if (d->residual && s->row_threads == TILED_THREADS && row_split_registers(s, d->dtype) <= FORWARD_REGISTERS / 2)
         return FORWARD_THREADS; // else ptxas takes registers for one CTA an SM
-    const bool gains = s->row_threads > WARP && (!s->exact || s->threads > THREADS_FILLED);
+    const bool gains =
+        s->row_threads > WARP ? !s->exact || s->threads > THREADS_FILLED : s->steps * s->vec > FEW_ELEMENTS;
     return d->centred && gains && !d->residual && !s->ragged ? THREADS_CENTRED : 0;
 }
 
@@ -255,7 +256,7 @@ static bool choose_cut(const norm_rows *d, const ckl_device_info *device, norm_c
     if (d->dtype == CKL_F32 || norm_in_phase(d) || !norm_is_whole(d, d->ldy) || d->cols < RAGGED_VECTORS_MIN * vec ||
         !row_split_choose(d->cols, vec, d->dtype, FORWARD_REGISTERS / 2, 1, &c->split))
         return false;
-    row_split_halve(d->cols, d->centred ? THREADS_MIN_CENTRED : THREADS_MIN, &c->split);
+    row_split_halve(d->cols, d->centred ? THREADS_MIN_CENTRED : THREADS_MIN, ROW_STEPS_HALVED, &c->split);
     if (device->has_tma && are_long(d))
         return false;
     if (d->centred && c->split.threads == THREADS_MIN_CENTRED)
@@ -300,6 +301,7 @@ static int residual_ctas(const norm_rows *d, row_split *s)
 /* Rows in registers or, too long for those, tile by tile. */
 static void choose_forward_rows(const norm_rows *d, const ckl_device_info *device, bool ragged, norm_config *c)
 {
+    enum { LANES_MIN = 16, LANES_MAX = 64, LANE_STEPS_MAX = 7 };
     const int most = d->residual ? CTA_ELEMENTS_RESIDUAL_MAX : CTA_ELEMENTS_MAX;
     const int registers = forward_registers(d), cluster_max = residency_cluster_max(device);
     row_split *s = &c->split;
@@ -311,6 +313,9 @@ static void choose_forward_rows(const norm_rows *d, const ckl_device_info *devic
         *s = norm_tiled_split(d, device, ragged);
         c->ctas_per_sm = TILED_CTAS; // 16x1048576 f32 82.4 us by clusters of eight, one CTA an SM, 68.2 of sixteen, two
     } else {
+        if (d->dtype != CKL_F32 && !d->residual && s->row_threads <= LANES_MAX)
+            row_split_halve(d->cols, LANES_MIN, LANE_STEPS_MAX,
+                            s); // 17920x1183 bf16 31.4 us, 26.5; 32768x640 25.0, 23.7
         row_split_widen(s, d->rows, d->cols, d->dtype, 2, device);
         const int threads = forward_threads(d, s);
         c->ctas_per_sm = d->residual && threads == FORWARD_THREADS ? residual_ctas(d, s) : threads / s->threads;

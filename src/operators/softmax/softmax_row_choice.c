@@ -63,7 +63,7 @@ ckl_status softmax_choose_row(const void *desc, const ckl_device_info *device, v
         FAIL(CKL_UNSUPPORTED, "softmax row: rows of n=%" PRId64 " do not fit the registers of one CTA", d->n);
     row_split_widen(&c->split, d->outer, d->n, d->dtype, 2, device);
     if (d->direction == CKL_DIRECTION_FORWARD && !d->log && d->mask == CKL_SOFTMAX_MASK_NONE && !is_ragged(d))
-        row_split_halve(d->n, ROW_BOUNDED_THREADS, &c->split);
+        row_split_halve(d->n, ROW_BOUNDED_THREADS, ROW_STEPS_HALVED, &c->split);
     if (d->direction == CKL_DIRECTION_BACKWARD && c->split.vec * c->split.steps > ROW_BACKWARD_ELEMENTS)
         FAIL(CKL_UNSUPPORTED, "softmax row: y and dy of n=%" PRId64 " do not fit the registers", d->n);
     c->form = softmax_form_of(d);
