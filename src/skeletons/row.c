@@ -137,8 +137,7 @@ ckl_status row_split_admit(const char *what, const row_split *s, int64_t cols, c
     if (s->row_threads != s->threads && !lanes && !warps)
         FAIL(CKL_INVALID,
              "%s: row_threads=%d is neither a power of two up to 32 nor a multiple of 32 that divides threads=%d by %d "
-             "at "
-             "most",
+             "at most",
              what, s->row_threads, s->threads, ROWS_BY_WARPS_MAX);
     if (s->cluster < 1 || s->cluster > 16 || (s->cluster > 1 && s->row_threads != s->threads))
         FAIL(CKL_INVALID, "%s: cluster=%d is not in 1..16, or shares rows of row_threads=%d of threads=%d", what,

@@ -25,7 +25,7 @@ typedef struct row {
     tensor rDsum;           // the same, of a chunk
     tensor rDgamma, rDbeta; // (VEC,STEPS) sums over the rows of this thread
     val mean, rstd;         // of the row
-    val sum[2];             // of g * (x - mean), of g; then the factors of dx: find_factors()
+    val sum[2];             // of g * n, of g; then the factors of dx: find_factors()
     row_pipeline *pipeline; // NULL: the row is in registers, or read tile by tile
     int64_t exchange;       // of sums: norm_exchange_alloc()
 } row;
@@ -51,29 +51,33 @@ static val deviation(const row *r, int i)
     return r->cfg->centred ? sub(x, r->mean) : x;
 }
 
+static val normalised(const row *r, int i)
+{
+    return mul(deviation(r, i), r->rstd);
+}
+
 static val scaled(const row *r, int i)
 {
     return r->cfg->affine ? mul(at_f32(r->rDy, i), at_f32(r->rGamma, i)) : at_f32(r->rDy, i);
 }
 
-/*
- * Adds dy times deviations, which rows' sums want times gamma and those of columns times rstd: one product for both.
- * Past the end of a row dy is zero, which adds nothing.
- */
-static void add_products(row *r, bool of_columns)
+/* Past the end of a row dy is zero, which adds nothing. */
+static void add_products(row *r)
 {
-    const bool affine = r->cfg->affine, centred = r->cfg->centred;
     for (int i = 0; i < elements(r); i++) {
-        val dy = at_f32(r->rDy, i), product = mul(dy, deviation(r, i));
-        val gamma = affine ? at_f32(r->rGamma, i) : immf(1);
-        assign(r->sum[0], affine ? fma(product, gamma, r->sum[0]) : add(r->sum[0], product));
-        if (centred)
-            assign(r->sum[1], affine ? fma(dy, gamma, r->sum[1]) : add(r->sum[1], dy));
+        val n = normalised(r, i), g = scaled(r, i);
+        assign(r->sum[0], fma(g, n, r->sum[0]));
+        if (r->cfg->centred)
+            assign(r->sum[1], add(r->sum[1], g));
     }
-    for (int i = 0; i < elements(r) && of_columns; i++) {
+}
+
+static void add_columns(row *r)
+{
+    for (int i = 0; i < elements(r); i++) {
         val dy = at_f32(r->rDy, i);
-        set(r->rDgamma, i, fma(mul(dy, deviation(r, i)), r->rstd, at(r->rDgamma, i)));
-        if (centred)
+        set(r->rDgamma, i, fma(dy, normalised(r, i), at(r->rDgamma, i)));
+        if (r->cfg->centred)
             set(r->rDbeta, i, add(at(r->rDbeta, i), dy));
     }
 }
@@ -96,7 +100,7 @@ static void find_factors(row *r)
     val factor = neg(mul(r->rstd, r->o.reciprocal));
     for (int i = 0; i < 1 + r->cfg->centred; i++)
         assign(r->sum[i], mul(r->sum[i], factor));
-    assign(r->sum[0], mul(mul(r->sum[0], r->rstd), r->rstd));
+    assign(r->sum[0], mul(r->sum[0], r->rstd));
 }
 
 static void write_dx(row *r, const row_place *p)
@@ -142,7 +146,9 @@ static void backward_of_row(row *r)
 {
     load_row(r, &r->place);
     clear_sums(r);
-    add_products(r, r->cfg->affine);
+    add_products(r);
+    if (r->cfg->affine)
+        add_columns(r);
     reduce_row(r);
     find_factors(r);
     write_dx(r, &r->place);
@@ -164,7 +170,7 @@ static void backward_of_tiles(row *r)
     LOOP_FROM(begin, imm(0), r->o.cols, imm(tile_cols)) {
         row_place p = row_from(&r->place, begin);
         load_tile(r, &p);
-        add_products(r, false);
+        add_products(r);
     }
     reduce_row(r);
     find_factors(r);
@@ -365,11 +371,12 @@ static void add_chunk(const row_span *at, int chunk, const tensor *rInputs, void
 {
     flow *f = user;
     row r = chunk_of(f, &f->reduced, at, chunk, rInputs);
-    if (r.cfg->affine)
+    add_products(&r);
+    if (r.cfg->affine) {
         load_sums(f, chunk, &r);
-    add_products(&r, r.cfg->affine);
-    if (r.cfg->affine)
+        add_columns(&r);
         keep_sums(f, chunk, &r);
+    }
 }
 
 static void write_chunk(const row_span *at, int chunk, const tensor *rInputs, void *user)
