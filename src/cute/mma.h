@@ -54,10 +54,10 @@ tensor descriptors_A(const tiled_mma *mma, tensor sA);
 tensor descriptors_B(const tiled_mma *mma, tensor sB);
 
 /*
- * acc += A * B over all of MMA_K; where accumulate (a predicate) is false, acc = A * B.
- * wgmma takes descriptors, its RS atoms A as a fragment, and is asynchronous, between mma_fence() and mma_wait() of kernel.h:
- * fragments of A must stay as they are until then. mma.sync takes fragments, and so does UniversalFMA, by which each
- * thread multiplies alone. mma.sync and UniversalFMA always accumulate.
+ * acc += A * B over all of MMA_K; where accumulate (a predicate) is false, acc = A * B. wgmma takes descriptors, its RS
+ * atoms A as a fragment, and is asynchronous, between mma_fence() and mma_wait() of kernel.h: fragments of A must stay
+ * as they are until then. mma.sync takes fragments, and so does UniversalFMA, by which each thread multiplies alone.
+ * mma.sync and UniversalFMA always accumulate.
  */
 void gemm(const tiled_mma *mma, tensor tCrA, tensor tCrB, tensor acc, val accumulate);
 

@@ -177,8 +177,8 @@ void gemm_sm90_take_ahead(const sm90_kernel *k, const consumer_role *c, subtile 
 void gemm_sm90_next_ahead(const sm90_kernel *k, consumer_role *c, const tile_place *tile, int i);
 
 /*
- * gemm_sm90_elements.c: what TMA cannot copy. copy: a staging buffer, C or X into it or D from it. load_rows: where whole
- * rows of D are stored at once, C comes so, too: 64 rows from a place on are on their way to all of a consumer's
+ * gemm_sm90_elements.c: what TMA cannot copy. copy: a staging buffer, C or X into it or D from it. load_rows: where
+ * whole rows of D are stored at once, C comes so, too: 64 rows from a place on are on their way to all of a consumer's
  * buffers, beside the mainloop; cp_async_wait() and a barrier of the consumer end that. store: what a buffer holds, or
  * whole rows with the last of theirs.
  */

@@ -138,7 +138,9 @@ static tensor coordinates_of_subtile(const sm90_kernel *k, const consumer_role *
     return partition_C(&h->mma, identity_tensor(shape(64, k->size.subtile)), c->tid); // (MMA,1,1)
 }
 
-/* Is a box of the first tile along the columns? None of its rows begins early, and the last columns are stored twice. */
+/*
+ * Is a box of the first tile along the columns? None of its rows begins early, and the last columns are stored twice.
+ */
 static val is_first(const subtile *h)
 {
     return eq(h->at.col, imm(h->cols));
