@@ -58,7 +58,9 @@ static const problem problems[] = {
       .spared = { { "norm_columns.c", IR_WARP_SYNC, "lanes of a warp share a clock" } } },
     { .line = "softmax shape=8x33333 dtype=bf16 impl=pipeline config='cluster=2 stages=6 residence=ring'",
       .spared = { { "row_pipeline.c", IR_CLUSTER_WAIT, "each CTA has waited for all that peers send to it" } } },
-    { .line = "groupnorm n=2 c=160 h=24 w=24 groups=4 direction=backward", .full = true },
+    { .line = "groupnorm n=2 c=160 h=24 w=24 groups=4 direction=backward impl=backward config='cluster=4 parts=1 "
+              "threads=480 column_threads=12 steps=3 kept=0'", // channels of two warps
+      .full = true },
     { .line = "gemm m=256 n=192 k=128 a=bf16 impl=sm90 config='tile_m=64 tile_n=32 stages=2 consumers=2 pingpong=1 "
               "cluster_m=2 cluster_n=1 buffers=2'" },
     { .line = "gemm m=192 n=192 k=192 a=bf16 beta=1 impl=sm90 config='tile_m=64 tile_n=32 stages=2 consumers=1 "
@@ -78,7 +80,8 @@ static const problem problems[] = {
       .full = true },
     { .line = "conv n=8 c=32 h=14 w=30 k=32 groups=32 pad=1 impl=halo config='wide=2 images=1 "
               "high=8 stages=2 ctas=1'" },
-    { .line = "conv n=1 c=64 h=16 w=16 k=64 r=3 s=3 pad=1 dtype=bf16 direction=weight", .full = true },
+    { .line = "conv n=4 c=64 h=16 w=16 k=64 pad=1 dtype=bf16 direction=weight impl=sm90_weight config='stages=2'",
+      .full = true },
     { .line = "attention heads=2 q=200 kv=200 d=64 causal=1 impl=sm90 config='consumers=1 tile_n=64 slots=4 old=0'",
       .full = true,
       .spared = { { "attention_sm90.c", IR_WGMMA_FENCE, "no register is used between it and the fence before" } } },

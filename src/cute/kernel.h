@@ -139,6 +139,7 @@
 #define bit_not(x)              ir_unary(IR_NOT, AT_HERE(x))
 #define shift_left(x, n)        ir_binary(IR_SHL, AT_HERE(x), AT_HERE(n))
 #define shift_right(x, n)       ir_binary(IR_SHR, AT_HERE(x), AT_HERE(n))
+#define mul_hi(x, y)            ir_binary(IR_MUL_HI, AT_HERE(x), AT_HERE(y))
 #define pack(type, lo, hi)      ir_pack(type, AT_HERE(lo), AT_HERE(hi))
 #define unpack(x, type, lo, hi) ir_unpack(AT_HERE(x), type, lo, hi)
 #define permute_bytes(x, y, s)  ir_permute_bytes(AT_HERE(x), AT_HERE(y), AT_HERE(s))

@@ -13,7 +13,7 @@ typedef struct sm90_kernel {
     attention_values p;
     columns d, dv;
     tma_copy tmaQ, tmaK, tmaV, tmaO;
-    tensor sQ;     // (ROWS,CHUNK,CHUNKS,CONSUMERS*BUFFERS)
+    tensor sQ;     // (ROWS,CHUNK,CHUNKS,CONSUMERS*QUERIES)
     tensor sK, sV; // (BN,CHUNK,CHUNKS,SLOTS), in the same memory
     tensor sO;     // (ROWS,CHUNK,BUFFERS,CONSUMERS)
     pipeline q;    // a stage for each tile of Q

@@ -314,24 +314,25 @@ static bool candidate_kn2row(const void *desc, const ckl_device_info *device, in
 }
 
 /*
- * Products of planes are added as they lie: 256 to 16 channels of 2 planes of 512x512 take 245 us. Of many
- * products nine problems took 1.03 to 1.28 of what their parts add up to, and of those that took most rivals were
- * faster; two images of 64x64 take 5.3 us as reckoned.
+ * Products of planes are added as they lie: 256 to 16 channels of 2 planes of 512x512 take 245 us. Of many products
+ * nine problems took 1.03 to 1.28 of what their parts add up to, and of those that took most rivals were faster; two
+ * images of 64x64 take 5.3 us as reckoned.
  */
 static plan_cost cost_kn2row(const void *desc, const ckl_device_info *device, const void *config)
 {
     const double LAUNCH = 2, SUMS_LAUNCH = 1.2, ADDED = 2e6, PLANES_ADDED = 4e6, WRITTEN = 1e7,
-                 COPIED = 1e6,           // us; bytes a us
-        KEPT = 16e6, PARTS_APART = 1.23; // bytes of products, by L2
+                 COPIED = 1e6; // us; bytes a us
+    const double MANY_BYTES = 16e6, PARTS_APART = 1.23;
     const conv_kn2row_problem *p = &conv_prepared_of(desc)->kn2row;
     const ckl_conv_desc *d = &p->forward;
     const gemm_sm90_config c = product_config(config);
+    const double products = 4 * (double)rows_of(d) * (double)row_of(d); // bytes
     plan_cost cost = is_copied(&p->product) ? gemm_pitched_implementation.cost(&p->product, device, &c)
                                             : gemm_sm90_cost(&p->product, device, &c);
     cost.us += SUMS_LAUNCH + 4 * (double)p->outputs * (double)(d->r * d->s) / (has_planes(d) ? PLANES_ADDED : ADDED) +
-               4 * (double)rows_of(d) * (double)row_of(d) / WRITTEN;
+               products / WRITTEN;
     cost.us += p->filters ? LAUNCH + 2 * (double)p->filters / COPIED : 0;
-    cost.us *= 4 * (double)rows_of(d) * (double)row_of(d) > KEPT ? PARTS_APART : 1;
+    cost.us *= products > MANY_BYTES ? PARTS_APART : 1;
     return cost;
 }
 
