@@ -25,9 +25,11 @@ plan_cost norm_cost_forward(const void *desc, const ckl_device_info *device, con
     const norm_config *c = config;
     row_work work = work_of(d, device, c);
     work.inputs = work.outputs = 1 + d->residual;
-    if (c->flow.stages && c->shared_weights) // read once
-        work.vectors = 0;
-    work.of = c->flow.stages ? (memory_kernel){ .us = 1.8, .lines = 3 } : (memory_kernel){ .us = NORM_US };
+    static const memory_kernel in_registers = { .us = NORM_US }, flowing = { .us = 1.8, .lines = 3 },
+                               held_flow = { .us = 1, .lines = 2 }; // its gamma and beta are read once
+    const bool held = c->flow.stages && c->shared_weights;
+    work.vectors = d->affine && !held;
+    work.of = held ? held_flow : c->flow.stages ? flowing : in_registers;
     return row_cost(&work, &c->split, device);
 }
 
