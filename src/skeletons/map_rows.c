@@ -282,8 +282,7 @@ void map_rows_describe(const map_kernel *k, map_function *f, void *user)
     row_place place = row_here(&split, rows, p.size[k->config.rank - 1]);
     min_ctas_per_sm(k->config.ctas_per_sm);
     if (!k->config.cut)
-        IF(eq(cta_y(), imm(0))) // of the CTAs along y each would ask for the same share
-            map_prefetch(k, &p);
+        map_prefetch(k, &p);
     find_rows(&body, &p, place.row);
     row_spans spans = row_spans_of(&split, &place, body.address[k->inputs], k->dtype[k->inputs], imm(0));
     row_span tile = spans.of[0], ends = spans.of[1];

@@ -11,6 +11,6 @@ void prefetch_share(val pointer, val elements, ckl_dtype dtype)
     val part = mul(convert(F32, convert(U32, bytes)), mul(rcp(convert(F32, grid_x())), immf(1 + 0x1p-10)));
     val share = bit_and(add(convert(U32, part), imm(BULK_BYTES)), imm(-BULK_BYTES)); // at least that of all, rounded
     val from = add(first, mul(convert(U64, cta_x()), convert(U64, share)));
-    IF(lt(from, end))
+    IF(logical_and(eq(cta_y(), imm(0)), lt(from, end)))
         bulk_prefetch(from, min(convert(U32, sub(end, from)), share));
 }

@@ -11,7 +11,7 @@
 enum { PREFETCHED_BYTES = 12 << 20 };
 
 /*
- * Asks L2 for elements that follow each other, a share of them by each CTA along x: no access, so the kernel before may
- * still be writing them. For one thread of a CTA.
+ * Asks L2 for elements that follow each other, a share of them by each of the first CTAs along y: no access, so the
+ * kernel before may still be writing them. For one thread of a CTA.
  */
 void prefetch_share(val pointer, val elements, ckl_dtype dtype);
