@@ -131,6 +131,7 @@ enum { WHOLE = 1, CUT = 2, RAGGED = 4, ODD = CUT | RAGGED, ALL = WHOLE | ODD };
 enum { CUT_ALONE = 8, RAGGED_ALONE = 16 }; // without a residual, and ragged rows in phase
 static const flow_shape shapes[] = {
     // whole rows get the first one of the smallest cluster
+    { WHOLE, 2, 1, 1, 96, 192, 1, 1, 28, 28, AHEAD, 0, false, false }, // with a residual: is_short()
     { WHOLE, 2, 2, 1, 128, 128, 1, 1, 15, 15, RING, 0, false, false },
     { WHOLE, 2, 2, 1, 96, 160, 1, 1, 24, 24, AHEAD, 0, false, false },
     { WHOLE, 2, 3, 1, 128, 128, 1, 1, 15, 15, RING, 0, false, false },
@@ -264,18 +265,25 @@ static bool choose_shape(const norm_rows *d, const ckl_device_info *device, flow
 }
 
 /*
- * Are rows shorter than those that flow? Layer norm with a residual flows where rows fill 96 threads twice: 249.5 and
- * 192.5 us (65536x1536 f16).
+ * Do rows of 16 bits with a residual fill most of the vectors of whole warps? Then they flow: layer norm of 24000x1024
+ * bf16 61.7 us in registers, 52.2, 27901x896 65.7, 58.0, RMS norm 62.8, 54.9; but 39062x640 60.4, 65.5.
  */
+static bool fills_warps(const norm_rows *d)
+{
+    enum { COLS_MIN = 700 };
+    const int64_t room = round_up(d->cols, (int64_t)WARP * row_vec_full(d->dtype));
+    return d->residual && dtype_bytes(d->dtype) == 2 && d->cols >= COLS_MIN && 7 * d->cols >= 6 * room;
+}
+
+/* Are rows shorter than those that flow? */
 static bool is_short(const norm_rows *d)
 {
     enum { BYTES_MAX = 3072 }; // of whole vectors: 47.7 and 36.1 us (25600x768 bf16), 42.8 and 39.9 (15488x1280)
-    enum { COLS_MAX = 512, COLS_MAX_SINGLE = 896, COLS_MAX_RESIDUAL = 1382 }; // nine tenths of 96 threads' 16 elements
+    enum { COLS_MAX = 512, COLS_MAX_SINGLE = 896 };
     const bool halves = dtype_bytes(d->dtype) == 2;
     if (norm_is_ragged(d))
         return d->cols <= ((halves || !d->centred) && !is_cut(d) ? COLS_MAX_SINGLE : COLS_MAX);
-    const bool flows = d->centred && d->residual && halves && d->cols > COLS_MAX_RESIDUAL;
-    return d->cols <= COLS_MAX || (!flows && d->cols * dtype_bytes(d->dtype) <= BYTES_MAX);
+    return d->cols <= COLS_MAX || (d->cols * dtype_bytes(d->dtype) <= BYTES_MAX && !fills_warps(d));
 }
 
 /*
