@@ -261,9 +261,9 @@ static void forward(const problem *k)
     begin_sums(k, l.sums);
     val target = load_target(k, place.row, place.exists);
     add_row(&l, &place); // needs no class, whose two loads overlap this
+    load_class(&l, &place, target);
     if (k->cfg->parts == 1)
         launch_dependents(); // of long rows; sooner, or while some merge, the next kernel's CTAs would crowd some SMs
-    load_class(&l, &place, target);
     reduce_loss(&l);
     if (k->cfg->parts > 1)
         merge_parts(&l, &place);

@@ -240,7 +240,6 @@ void gemm_fma(const void *config, int kernel)
     gemm_values all = params_of(gemm);
     grid_wait();
     if (kernel == 1) {
-        launch_dependents();
         add_slices(cfg, &all);
         return;
     }

@@ -322,7 +322,6 @@ static int64_t workspace_fma(const ckl_plan *plan)
 /* Enqueues products, and what adds their slices, whose number the workspace tells. */
 static ckl_status launch_fma(const ckl_plan *plan, const void *args, ckl_stream stream)
 {
-    enum { EARLY_K = 128 };
     const ckl_gemm_desc *d = plan->desc;
     const gemm_fma_config *c = plan->config;
     const ckl_gemm_args *x = args;
@@ -334,8 +333,7 @@ static ckl_status launch_fma(const ckl_plan *plan, const void *args, ckl_stream 
     p.slices = (uint32_t)t.slices;
     p.slice_k = t.slice_k;
     p.parts = plan_workspace(plan, x->workspace);
-    const bool alone = (t.whole ? d->k : t.slice_k) > EARLY_K; // else a launch is as long as what is uneven
-    TRY(plan_launch_as(plan, 0, (plan_grid){ .x = t.whole + t.shared * t.slices }, &p, alone, stream));
+    TRY(plan_launch(plan, 0, (plan_grid){ .x = t.whole + t.shared * t.slices }, &p, stream));
     return t.shared ? plan_launch(plan, 1, (plan_grid){ .x = t.shared * c->block_m }, &p, stream) : CKL_OK;
 }
 
