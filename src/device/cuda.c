@@ -195,14 +195,13 @@ static ckl_status cuda_load(ckl_device *d, const ir_kernel *kernel, device_kerne
 }
 
 /* The launch attributes of a kernel; returns how many. */
-static unsigned launch_attributes(const ckl_device *d, const device_kernel *kernel, bool alone,
-                                  cu_launch_attribute attributes[2])
+static unsigned launch_attributes(const device_kernel *kernel, bool overlaps, cu_launch_attribute attributes[2])
 {
     unsigned count = 0;
     if (kernel->cluster > 1)
         attributes[count++] =
             (cu_launch_attribute){ .id = CU_LAUNCH_CLUSTER, .value.dims = { (unsigned)kernel->cluster, 1, 1 } };
-    if (kernel->may_overlap && !alone && !((const cuda_device *)d)->no_overlap)
+    if (overlaps)
         attributes[count++] = (cu_launch_attribute){ .id = CU_LAUNCH_OVERLAP_PROLOGUE, .value.flag = 1 };
     return count;
 }
@@ -223,12 +222,13 @@ static ckl_status cuda_clusters_resident(ckl_device *d, const device_kernel *ker
         .smem_bytes = kernel->smem_bytes,
         .attributes = attributes,
     };
-    config.attribute_count = launch_attributes(d, kernel, true, attributes);
+    config.attribute_count = launch_attributes(kernel, false, attributes);
     return PLAN_CALL(d, cuOccupancyMaxActiveClusters, count, kernel->function, &config);
 }
 
 static ckl_status cuda_launch(ckl_device *d, const device_kernel *kernel, const device_launch *launch, ckl_stream s)
 {
+    const bool overlaps = kernel->may_overlap && !((const cuda_device *)d)->no_overlap;
     cu_launch_attribute attributes[2];
     cu_launch_config config = {
         .grid = { (unsigned)launch->grid[0], (unsigned)launch->grid[1], (unsigned)launch->grid[2] },
@@ -236,7 +236,7 @@ static ckl_status cuda_launch(ckl_device *d, const device_kernel *kernel, const 
         .smem_bytes = kernel->smem_bytes,
         .stream = s,
         .attributes = attributes,
-        .attribute_count = launch_attributes(d, kernel, launch->alone, attributes),
+        .attribute_count = launch_attributes(kernel, overlaps, attributes),
     };
     void **params = (void **)(uintptr_t)launch->params;
     ckl_status status = CALL(d, cuLaunchKernelEx, &config, kernel->function, params, NULL);

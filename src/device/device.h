@@ -54,7 +54,6 @@ static inline int tensor_map_step(const tensor_map_desc *desc, int mode)
 typedef struct device_launch {
     int64_t grid[3];     // CTAs
     void *const *params; // one pointer per ir_param, to its value
-    bool alone;          // no overlap this time
 } device_launch;
 
 /* What the emulator counted since the last reset; a table of names keeps it open (counters.c). */

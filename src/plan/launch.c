@@ -73,8 +73,7 @@ static ckl_status encode(const ckl_plan *plan, const ir_tensor_map *wanted, cons
     return plan->device->ops->encode_tensor_map(plan->device, &desc, map);
 }
 
-ckl_status plan_launch_as(const ckl_plan *plan, int which, plan_grid grid, const void *params, bool alone,
-                          ckl_stream stream)
+ckl_status plan_launch(const ckl_plan *plan, int which, plan_grid grid, const void *params, ckl_stream stream)
 {
     const plan_kernel *kernel = &plan->kernels[which];
     tensor_map maps[TENSOR_MAPS_MAX];
@@ -90,13 +89,6 @@ ckl_status plan_launch_as(const ckl_plan *plan, int which, plan_grid grid, const
             list[i] = &maps[used++];
         }
     }
-    const device_launch launch = { .grid = { grid.x, grid.y ? grid.y : 1, grid.z ? grid.z : 1 },
-                                   .params = list,
-                                   .alone = alone };
+    const device_launch launch = { .grid = { grid.x, grid.y ? grid.y : 1, grid.z ? grid.z : 1 }, .params = list };
     return plan->device->ops->launch(plan->device, kernel->loaded, &launch, stream);
-}
-
-ckl_status plan_launch(const ckl_plan *plan, int which, plan_grid grid, const void *params, ckl_stream stream)
-{
-    return plan_launch_as(plan, which, grid, params, false, stream);
 }

@@ -267,10 +267,6 @@ typedef struct plan_grid {
 /* Enqueues kernel number `which`, unless the grid has no CTA; params: the struct that KERNEL_PARAMS() made. */
 ckl_status plan_launch(const ckl_plan *plan, int which, plan_grid grid, const void *params, ckl_stream stream);
 
-/* The same; `alone` it starts on empty SMs, after the launch before, though its kernel could wait for that itself. */
-ckl_status plan_launch_as(const ckl_plan *plan, int which, plan_grid grid, const void *params, bool alone,
-                          ckl_stream stream);
-
 /* The workspace of a run: the caller's if there is one, else the plan's own. */
 static inline void *plan_workspace(const ckl_plan *plan, void *workspace)
 {

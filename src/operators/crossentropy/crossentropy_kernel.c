@@ -254,7 +254,8 @@ static void merge_parts(const row_loss *l, const row_place *place)
 static void forward(const problem *k)
 {
     row_place place = row_here(&k->split, k->p.rows, k->p.cols);
-    IF(le(k->p.cols, imm(cols_at_once(k))))
+    const val at_once = le(k->p.cols, imm(cols_at_once(k)));
+    IF(at_once)
         launch_dependents();
     grid_wait(); // what is above overlaps the end of the kernel before
     row_loss l = { .k = k };
@@ -263,7 +264,8 @@ static void forward(const problem *k)
     add_row(&l, &place); // needs no class, whose two loads overlap this
     load_class(&l, &place, target);
     if (k->cfg->parts == 1)
-        launch_dependents(); // of long rows; sooner, or while some merge, the next kernel's CTAs would crowd some SMs
+        IF(logical_not(at_once)) // sooner, or while some merge, the next kernel's CTAs would crowd some SMs
+            launch_dependents();
     reduce_loss(&l);
     if (k->cfg->parts > 1)
         merge_parts(&l, &place);

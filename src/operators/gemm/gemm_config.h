@@ -242,10 +242,11 @@ enum { GEMM_GROUPED_M = 1, GEMM_GROUPED_K = 2 };
     X(owner, pointer, amax)
 
 /* Tiles that slices of K share, of `fma`. */
-#define GEMM_SLICES_PARAMS(X, owner)                                         \
-    X(owner, u32, whole)     /* tiles before them, of a CTA each */          \
-    X(owner, u32, slices)    /* of each tile */                              \
-    X(owner, i64, slice_k)   /* elements of K of a slice but for the last */ \
+#define GEMM_SLICES_PARAMS(X, owner)                                                 \
+    X(owner, u32, whole)     /* tiles before them, of a CTA each */                  \
+    X(owner, u32, alone)     /* 1: the next launch begins when this one has ended */ \
+    X(owner, u32, slices)    /* of each tile */                                      \
+    X(owner, i64, slice_k)   /* elements of K of a slice but for the last */         \
     X(owner, pointer, parts) /* sums of the slices, a block of D each */
 
 /* Parameters of the kernels that address memory themselves, and A and B of those that load these by TMA. */

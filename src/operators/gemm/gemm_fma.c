@@ -155,7 +155,8 @@ static void compute_tile(const gemm_fma_config *cfg, const gemm_values *p, val t
     tensor acc = fragment(F32, compact(shape(cfg->block_m, cfg->block_n))); // (BLOCK_M,BLOCK_N)
     fill(acc, immf(0));
     mainloop(cfg, x, p->k, acc);
-    launch_dependents(); // not before: early CTAs of the next kernel would crowd some SMs
+    if (cfg->sliced)
+        launch_dependents(); // sooner, those that add the slices would crowd some SMs
     if (cfg->groups_k > 1)
         add_groups(cfg, acc);
     IF(eq(gemm_fma_group(cfg), imm(0))) {
@@ -239,6 +240,9 @@ void gemm_fma(const void *config, int kernel)
     launch_bounds(kernel == 0 ? gemm_fma_threads(cfg) : gemm_fma_group_threads(cfg), kernel == 0 ? cfg->ctas : 0);
     gemm_values all = params_of(gemm);
     grid_wait();
+    if (!cfg->sliced)
+        IF(eq(all.alone, imm(0)))
+            launch_dependents();
     if (kernel == 1) {
         add_slices(cfg, &all);
         return;

@@ -333,7 +333,9 @@ static ckl_status launch_fma(const ckl_plan *plan, const void *args, ckl_stream 
     p.slices = (uint32_t)t.slices;
     p.slice_k = t.slice_k;
     p.parts = plan_workspace(plan, x->workspace);
-    TRY(plan_launch(plan, 0, (plan_grid){ .x = t.whole + t.shared * t.slices }, &p, stream));
+    const int64_t ctas = t.whole + t.shared * t.slices;
+    p.alone = 2 * ctas > (int64_t)c->ctas * plan->device->info.sm_count; // the next one's would crowd some SMs
+    TRY(plan_launch(plan, 0, (plan_grid){ .x = ctas }, &p, stream));
     return t.shared ? plan_launch(plan, 1, (plan_grid){ .x = t.shared * c->block_m }, &p, stream) : CKL_OK;
 }
 
