@@ -255,9 +255,9 @@ static void forward(const problem *k)
 {
     row_place place = row_here(&k->split, k->p.rows, k->p.cols);
     const val at_once = le(k->p.cols, imm(cols_at_once(k)));
+    grid_wait(); // what is above overlaps the end of the kernel before
     IF(at_once)
         launch_dependents();
-    grid_wait(); // what is above overlaps the end of the kernel before
     row_loss l = { .k = k };
     begin_sums(k, l.sums);
     val target = load_target(k, place.row, place.exists);

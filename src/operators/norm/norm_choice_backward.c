@@ -265,25 +265,31 @@ static bool choose_shape(const norm_rows *d, const ckl_device_info *device, flow
 }
 
 /*
- * Do rows of 16 bits with a residual fill most of the vectors of whole warps? Then they flow: layer norm of 24000x1024
- * bf16 61.7 us in registers, 52.2, 27901x896 65.7, 58.0, RMS norm 62.8, 54.9; but 39062x640 60.4, 65.5.
+ * Do many rows of 16 bits with a residual fill most of the vectors of whole warps? Then they flow: layer norm of
+ * 24000x1024 bf16 61.7 us in registers, 52.2, 27901x896 65.7, 58.0, RMS norm 62.8, 54.9; but 39062x640 60.4, 65.5, and
+ * few rows, 2048x1024, 8.9, 11.2.
  */
-static bool fills_warps(const norm_rows *d)
+static bool fills_warps(const norm_rows *d, const ckl_device_info *device)
 {
-    enum { COLS_MIN = 700 };
+    enum { COLS_MIN = 700, ROWS_OF_SM = 24 };
     const int64_t room = round_up(d->cols, (int64_t)WARP * row_vec_full(d->dtype));
-    return d->residual && dtype_bytes(d->dtype) == 2 && d->cols >= COLS_MIN && 7 * d->cols >= 6 * room;
+    return d->residual && dtype_bytes(d->dtype) == 2 && d->cols >= COLS_MIN && 7 * d->cols >= 6 * room &&
+           d->rows >= ROWS_OF_SM * (int64_t)device->sm_count;
 }
 
-/* Are rows shorter than those that flow? */
-static bool is_short(const norm_rows *d)
+/*
+ * Are rows shorter than those that flow? Layer norm with a residual flows where rows fill 96 threads twice: 249.5 and
+ * 192.5 us (65536x1536 f16).
+ */
+static bool is_short(const norm_rows *d, const ckl_device_info *device)
 {
     enum { BYTES_MAX = 3072 }; // of whole vectors: 47.7 and 36.1 us (25600x768 bf16), 42.8 and 39.9 (15488x1280)
-    enum { COLS_MAX = 512, COLS_MAX_SINGLE = 896 };
+    enum { COLS_MAX = 512, COLS_MAX_SINGLE = 896, COLS_MAX_RESIDUAL = 1382 }; // nine tenths of 96 threads' 16 elements
     const bool halves = dtype_bytes(d->dtype) == 2;
     if (norm_is_ragged(d))
         return d->cols <= ((halves || !d->centred) && !is_cut(d) ? COLS_MAX_SINGLE : COLS_MAX);
-    return d->cols <= COLS_MAX || (d->cols * dtype_bytes(d->dtype) <= BYTES_MAX && !fills_warps(d));
+    const bool flows = fills_warps(d, device) || (d->centred && d->residual && halves && d->cols > COLS_MAX_RESIDUAL);
+    return d->cols <= COLS_MAX || (!flows && d->cols * dtype_bytes(d->dtype) <= BYTES_MAX);
 }
 
 /*
@@ -294,7 +300,7 @@ static bool choose_backward_flow(const norm_rows *d, const ckl_device_info *devi
 {
     enum { ROWS_MIN = 3 };
     flow f;
-    if (!device->has_tma || is_short(d) ||
+    if (!device->has_tma || is_short(d, device) ||
         (rows_of(d) == RAGGED && d->dtype == CKL_F32 && choose_packed_split(d, device, &c->split) &&
          (!norm_in_phase(d) || ROWS_MIN * c->split.row_threads <= packed_threads(d, &c->split))) ||
         !choose_shape(d, device, &f))
