@@ -14,3 +14,12 @@ void prefetch_share(val pointer, val elements, ckl_dtype dtype)
     IF(logical_and(eq(cta_y(), imm(0)), lt(from, end)))
         bulk_prefetch(from, min(convert(U32, sub(end, from)), share));
 }
+
+void prefetch_small_rows(const val *pointers, int count, val rows, val cols, val ld, ckl_dtype dtype)
+{
+    const int64_t most = PREFETCHED_BYTES / (count * dtype_bytes(dtype)); // elements of an input
+    const val elements = add(mul(sub(rows, imm64(1)), ld), cols);
+    IF(logical_and(eq(thread(), imm(0)), le(elements, imm64(most))))
+        for (int i = 0; i < count; i++)
+            prefetch_share(pointers[i], elements, dtype);
+}

@@ -15,3 +15,9 @@ enum { PREFETCHED_BYTES = 12 << 20 };
  * kernel before may still be writing them. For one thread of a CTA.
  */
 void prefetch_share(val pointer, val elements, ckl_dtype dtype);
+
+/*
+ * The same of inputs of so many rows, if they are no more than that together; what decides is their number at run time.
+ * For all threads of a CTA.
+ */
+void prefetch_small_rows(const val *pointers, int count, val rows, val cols, val ld, ckl_dtype dtype);

@@ -8,6 +8,7 @@
 #include "operators/crossentropy/crossentropy_config.h"
 #include "skeletons/first_thread.h"
 #include "skeletons/online.h"
+#include "skeletons/prefetch.h"
 
 enum { MEAN_THREADS = CROSSENTROPY_MEAN_THREADS, ROWS_AT_ONCE = CROSSENTROPY_ROWS_AT_ONCE };
 
@@ -255,6 +256,7 @@ static void forward(const problem *k)
 {
     row_place place = row_here(&k->split, k->p.rows, k->p.cols);
     const val at_once = le(k->p.cols, imm(cols_at_once(k)));
+    prefetch_small_rows(&k->p.x, 1, k->p.rows, k->p.cols, k->p.ldx, k->cfg->dtype);
     grid_wait(); // what is above overlaps the end of the kernel before
     IF(at_once)
         launch_dependents();
@@ -416,6 +418,7 @@ static void backward(const problem *k)
     gradient_tile tile[ROW_SPANS_MAX];
     for (int i = 0; i < all.count; i++)
         tile[i] = make_tile(k, &all.of[i]);
+    prefetch_small_rows(&k->p.x, 1, k->p.rows, k->p.cols, k->p.ldx, k->cfg->dtype);
     launch_dependents();
     grid_wait(); // what is above overlaps the end of the kernel before
     val target = load_target(k, row.row, row.exists);

@@ -5,6 +5,7 @@
  * vectors are those of the output, and inputs may lie out of phase with it.
  */
 #include "operators/softmax/softmax_config.h"
+#include "skeletons/prefetch.h"
 
 typedef struct rows {
     const softmax_form *form;
@@ -22,6 +23,11 @@ static rows declare(const softmax_row_config *cfg, row_split split, int kernel)
     if (kernel == 0 || cfg->form.dtype != F32) // single elements of 32 bits would spill
         min_ctas_per_sm(cfg->form.ctas_per_sm);
     r.cols = convert(U32, r.p.n);
+    val inputs[SOFTMAX_INPUTS_MAX];
+    for (int i = 0; i < softmax_inputs(r.form); i++)
+        inputs[i] = softmax_input(r.form, &r.p, i);
+    prefetch_small_rows(inputs, softmax_inputs(r.form), r.p.outer, r.p.n, softmax_input_pitch(r.form, &r.p),
+                        r.form->dtype);
     return r;
 }
 
