@@ -281,15 +281,15 @@ static const field column_held_fields[] = { CHUNK_FIELDS SOFTMAX_COLUMN_HELD(FIE
 
 IMPLEMENTATION(row, "a row in the registers of some lanes, a warp or a CTA; read once", row, row_fields, 2, launch_rows,
                .candidate = softmax_candidate_row, .is_trusted = softmax_is_trusted_row);
+IMPLEMENTATION(column_held, "strips in chunks, each in the shared memory of a CTA until the sums of all are known",
+               column, column_held_fields, 4, launch_chunks, .workspace_bytes = chunks_workspace);
 IMPLEMENTATION(column_long, "strips of any length in chunks; read twice, by a kernel for sums and one for outputs",
                column, column_long_fields, SOFTMAX_LONG_KERNELS, launch_chunks, .workspace_bytes = chunks_workspace);
 IMPLEMENTATION(pipeline, "rows flow through shared memory ahead of the threads; CTAs or clusters take them one by one",
                row, pipeline_fields, 2, launch_rows, .target = IR_SM90A, .workspace_bytes = pipeline_workspace,
                .rivals = { &column_long_implementation });
 IMPLEMENTATION(long, "a row of any length by a CTA or a cluster; read twice, tile by tile", row, row_fields, 2,
-               launch_rows, .rivals = { &column_long_implementation });
-IMPLEMENTATION(column_held, "strips in chunks, each in the shared memory of a CTA until the sums of all are known",
-               column, column_held_fields, 4, launch_chunks, .workspace_bytes = chunks_workspace);
+               launch_rows, .rivals = { &column_held_implementation, &column_long_implementation });
 IMPLEMENTATION(column, "a strip of columns in the registers of a CTA or a cluster; read once", column, column_fields, 2,
                launch_columns);
 

@@ -291,7 +291,7 @@ static ckl_status choose_chunks(const ckl_softmax_desc *d, const ckl_device_info
     return CKL_OK;
 }
 
-/* Of few columns as many lines are one as make up whole vectors, if a strip has all. */
+/* Of few columns, or one, which is a row, as many lines are one as make up whole vectors, if a strip has all. */
 static int held_fold_of(const ckl_softmax_desc *d)
 {
     enum { ACCESS_BYTES = 16, BYTES_MIN = 16 << 20 };
@@ -299,7 +299,7 @@ static int held_fold_of(const ckl_softmax_desc *d)
     int fold = 1;
     while (fold * bytes % ACCESS_BYTES)
         fold *= 2;
-    const bool fits = d->inner > 1 && d->inner <= WARP && fold * bytes <= 2 * LINE_BYTES && d->n % fold == 0;
+    const bool fits = d->inner <= WARP && fold * bytes <= 2 * LINE_BYTES && d->n % fold == 0;
     return fits && is_dense(d) && tensor_bytes(d) >= BYTES_MIN ? fold : 1;
 }
 
@@ -307,6 +307,9 @@ ckl_status softmax_choose_column_held(const void *desc, const ckl_device_info *d
 {
     const ckl_softmax_desc *d = desc;
     softmax_column_config *c = config;
+    softmax_row_config flowing;
+    if (d->inner == 1 && softmax_choose_pipeline(d, device, &flowing) == CKL_OK)
+        FAIL(CKL_UNSUPPORTED, "softmax column_held: rows of n=%" PRId64 " are faster if they flow", d->n);
     c->fold = held_fold_of(d);
     const ckl_softmax_desc folded = softmax_folded(d, c->fold);
     return choose_chunks(&folded, device, c);
