@@ -255,19 +255,15 @@ static void merge_parts(const row_loss *l, const row_place *place)
 static void forward(const problem *k)
 {
     row_place place = row_here(&k->split, k->p.rows, k->p.cols);
-    const val at_once = le(k->p.cols, imm(cols_at_once(k)));
     prefetch_small_rows(&k->p.x, 1, k->p.rows, k->p.cols, k->p.ldx, k->cfg->dtype);
     grid_wait(); // what is above overlaps the end of the kernel before
-    IF(at_once)
+    IF(le(k->p.cols, imm(cols_at_once(k)))) // CTAs of the kernel behind long rows would crowd some SMs
         launch_dependents();
     row_loss l = { .k = k };
     begin_sums(k, l.sums);
     val target = load_target(k, place.row, place.exists);
     add_row(&l, &place); // needs no class, whose two loads overlap this
     load_class(&l, &place, target);
-    if (k->cfg->parts == 1)
-        IF(logical_not(at_once)) // sooner, or while some merge, the next kernel's CTAs would crowd some SMs
-            launch_dependents();
     reduce_loss(&l);
     if (k->cfg->parts > 1)
         merge_parts(&l, &place);
