@@ -87,7 +87,10 @@ typedef struct block_place {
     val start, slot;
 } block_place;
 
-/* take() for K and for V of a block. Of two warps that share it the first one takes K, the other V. */
+/*
+ * take() for K and for V of a block. Of two warps that share it the first one takes K, the other V; of four two take
+ * each.
+ */
 static void share_out(const decode_kernel *k, void (*take)(const decode_kernel *k, int which, const block_place *at),
                       const block_place *at)
 {
@@ -97,6 +100,17 @@ static void share_out(const decode_kernel *k, void (*take)(const decode_kernel *
         else IF(eq(rem(warp(), imm(2)), imm(which - ATTENTION_K)))
             take(k, which, at);
     }
+}
+
+/* Warps that take a block of K or V, and which one this is. */
+static int takers(const decode_kernel *k)
+{
+    return k->cfg->row_warps == 4 ? 2 : 1;
+}
+
+static val taker(const decode_kernel *k)
+{
+    return takers(k) == 1 ? imm_as(U32, 0) : rem(div(warp(), imm(2)), imm(2));
 }
 
 /* Starts the copies of a block of K or V, rows of d words, into chunks (BN,CHUNK,CHUNKS). What does not exist is 0. */
@@ -110,17 +124,21 @@ static void load_rows(const decode_kernel *k, int which, const block_place *to)
     const int across = c.chunk / VECTOR, down = LANES / across;
     tiled_copy each = make_tiled_copy("SM80_CP_ASYNC_CACHEGLOBAL<128>", k->place.form.dtype,
                                       compact_right(shape(down, across)), compact(shape(1, VECTOR)));
+    const int own = k->cfg->keys / takers(k); // rows of a warp
     val row = thread_at(lane(), 1, across, down), column = mul(thread_at(lane(), 0, across, down), imm(VECTOR));
+    const val before = mul(taker(k), imm(own)), skipped = mul(before, imm(2 * c.chunk)); // rows, and their bytes
     val at = vectors_before(k, which, rows->key, rows->page);
     val base = add(head_of(k, which, k->place.p.x[which]), convert(U64, mul(column, imm(2))));
-    for (int i = 0; i < k->cfg->keys / down; i++) {
-        val this = add(row, imm(i * down)), first = shift_left(convert(U64, shuffle(at, this)), imm(4));
+    for (int i = 0; i < own / down; i++) {
+        val this = add(row, takers(k) == 1 ? imm(i * down) : add(before, imm(i * down))),
+            first = shift_left(convert(U64, shuffle(at, this)), imm(4));
         val exists = lt(convert(I32, this), rows->count);
         for (int j = 0; j < c.chunks; j++) {
             tensor tXsX = partition_D(&each, slice(sX, _, _, j), lane()); // (VECTOR,BN/DOWN,1)
             val inside = (j + 1) * c.chunk <= d ? exists : logical_and(exists, lt(column, imm(d - j * c.chunk)));
             val from = add(add(base, first), imm_as(U64, 2 * j * c.chunk));
-            cp_async_alone(tensor_address(tXsX, coord(0, i, 0)), from, 16,
+            const val to_first = tensor_address(tXsX, coord(0, i, 0));
+            cp_async_alone(takers(k) == 1 ? to_first : add(to_first, skipped), from, 16,
                            select(inside, imm_as(U32, 16), imm_as(U32, 0)));
         }
     }
@@ -222,7 +240,8 @@ static void append_rows(const decode_kernel *k, int which, const block_place *at
     const val start = at->start, end = min(add(start, imm(k->cfg->keys)), k->place.to);
     const columns c = which == ATTENTION_K ? k->d : k->dv;
     const tensor sX = slice(which == ATTENTION_K ? k->sK : k->sV, _, _, _, at->slot);
-    LOOP_FROM(item, lane(), imm(keeps_new(k) ? LANES : k->place.form.tokens * items_of_row(k, which)), imm(LANES)) {
+    LOOP_FROM(item, takers(k) == 1 ? lane() : add(lane(), mul(taker(k), imm(LANES))),
+              imm(keeps_new(k) ? LANES : k->place.form.tokens * items_of_row(k, which)), imm(LANES * takers(k))) {
         const new_item x = item_of(k, which, item);
         IF(logical_and(x.exists, logical_and(ge(x.key, start), lt(x.key, end)))) {
             const tensor rW = keeps_new(k) ? k->rKV[which] : words_of(k, which, load_item(k, which, &x));

@@ -55,7 +55,13 @@ static int64_t rings_and_partials_bytes(const attention_decode_sm80_config *c)
 int64_t attention_decode_sm80_smem(const attention_decode_sm80_config *c)
 {
     int64_t states = 2 * attention_decode_rings(c) * shared_rows(c) * 4, of_cluster = 2 * shared_rows(c) * 4, flag = 4;
-    return rings_and_partials_bytes(c) + states + (c->cluster > 1 ? of_cluster : flag);
+    return rings_and_partials_bytes(c) + attention_decode_wide_bytes(c) + states + (c->cluster > 1 ? of_cluster : flag);
+}
+
+/* Elements that neighbouring lanes have of a row: those of a word of the cache, or of 16 bits. */
+static int order_of(const decode_kernel *k)
+{
+    return attention_decode_is_wide(k->cfg) ? 1 : k->packed;
 }
 
 /* Which warp does what */
@@ -105,7 +111,7 @@ static tensor ring_at(const decode_kernel *k, int64_t offset, columns c)
 /* Columns of O, up to a multiple of what atoms take. */
 static int width_of(const decode_kernel *k)
 {
-    return k->dv.used * k->packed;
+    return attention_decode_is_wide(k->cfg) ? k->wide.n[ATTENTION_V].used : k->dv.used * k->packed;
 }
 
 static void describe_memory(decode_kernel *k)
@@ -167,6 +173,8 @@ static void describe_registers(decode_kernel *k)
     k->scores = fragment_C(&k->mma, ROWS, c->keys);
     k->out = fragment_C(&k->mma, ROWS, width_of(k));
     k->weights = fragment_A_words(&k->mma, ROWS, c->keys);
+    if (attention_decode_is_wide(c))
+        attention_decode_describe_wide_registers(k, ring_of(k));
     k->used_scores = rows_in_use(k, k->scores);
     k->used_out = rows_in_use(k, k->out);
     k->online = attention_online_rows_begin(used_row_count(k), k->exponent);
@@ -191,7 +199,7 @@ static tensor query_of(const decode_kernel *k, int m)
 {
     val row = add(first_row(k), add(thread_at(lane(), 1, 4, 8), imm(8 * m)));
     tensor gRow = attention_decode_row_of(&k->place, ATTENTION_Q, min(row, imm(k->place.rows_all - 1)));
-    val first = tensor_address(gRow, coord(mul(thread_at(lane(), 0, 4, 8), imm(2 * k->packed))));
+    val first = tensor_address(gRow, coord(mul(thread_at(lane(), 0, 4, 8), imm(2 * order_of(k)))));
     return gmem_tensor(first, I32, make_layout(leaf(k->place.form.d / 2), leaf(1)));
 }
 
@@ -215,7 +223,7 @@ static void load_queries(const decode_kernel *k)
     fill(k->rQ, imm_as(U32, 0));
     for (int m = 0; m < used_rows(k->cfg) / 8; m++)
         for (int half = 0; half < 2 * steps && 8 * half < k->place.form.d; half++) {
-            const int pair = k->packed == 1 ? 4 * half : half / 2 * 8 + half % 2; // in the order of the keys' words
+            const int pair = order_of(k) == 1 ? 4 * half : half / 2 * 8 + half % 2; // in the order of the keys' words
             const val word = bitcast(U32, at(k->gQ[m], pair));
             set(k->rQ, coord(m + 2 * (half % 2), 0, half / 2), k->packed == 1 ? word : bit_xor(word, k->signs));
         }
@@ -241,12 +249,27 @@ static void multiply_values(const decode_kernel *k, val slot)
     attention_multiply_values(&k->mma, k->weights, slice(k->sVt, _, _, slot), k->dv, true, k->out);
 }
 
+/* How a slot's keys and values are multiplied. */
+typedef struct slot_products {
+    void (*keys)(const decode_kernel *k, val slot), (*values)(const decode_kernel *k, val slot);
+} slot_products;
+
+static slot_products products_of(const decode_kernel *k)
+{
+    if (attention_decode_is_wide(k->cfg))
+        return (slot_products){ attention_decode_multiply_wide_keys, attention_decode_multiply_wide_values };
+    if (k->packed > 1)
+        return (slot_products){ attention_decode_multiply_narrow_keys, attention_decode_multiply_narrow_values };
+    return (slot_products){ multiply_keys, multiply_values };
+}
+
 static void use_block(decode_kernel *k, val number, val slot)
 {
+    const slot_products products = products_of(k);
     val start = attention_decode_block_start(k, number);
     if (k->place.form.append)
         attention_decode_append(k, start, slot);
-    (k->packed == 1 ? multiply_keys : attention_decode_multiply_narrow_keys)(k, slot);
+    products.keys(k, slot);
     if (k->factors != k->place.form.dtype)
         attention_scale_rows(k->used_scores, k->row_unit);
     if (k->place.form.softcap)
@@ -261,7 +284,7 @@ static void use_block(decode_kernel *k, val number, val slot)
         attention_rescale_rows(k->used_out, k->online.factor, used_row_count(k));
     else
         attention_scale_rows(k->used_out, k->online.factor);
-    (k->packed == 1 ? multiply_values : attention_decode_multiply_narrow_values)(k, slot);
+    products.values(k, slot);
 }
 
 /*
@@ -281,6 +304,10 @@ static ring_place begin_ring(decode_kernel *k)
     ring_place r = { .first = mul(ring_of(k), imm(stages)) };
     r.count = div(sub(add(blocks, imm(rings - 1)), ring_of(k)), imm(rings));
     r.rounds = div(add(blocks, imm(rings - 1)), imm(rings));
+    if (attention_decode_is_wide(k->cfg)) { // ptxas serialises wgmma in loops that it cannot prove uniform
+        r.count = shuffle(r.count, imm(0));
+        r.rounds = shuffle(r.rounds, imm(0));
+    }
     block_rows rows[STAGES_MAX];
     for (int s = 0; s < stages; s++) {
         rows[s] = attention_decode_no_rows(k);
@@ -351,7 +378,7 @@ static void attend_together(decode_kernel *k, ring_place *r, val from, val to)
  */
 static void share_row(const decode_kernel *k, int m, val row)
 {
-    const int atoms = k->packed, count = 2 * atoms, width = 8 * atoms;
+    const int atoms = order_of(k), count = 2 * atoms, width = 8 * atoms;
     val to = tensor_address(k->sO, coord(row, mul(thread_at(lane(), 0, 4, 8), imm(count)), ring_of(k)));
     for (int n = 0; n < width_of(k) / width; n++) {
         tensor rO = fragment(F32, compact(leaf(count)));
@@ -455,6 +482,8 @@ void attention_decode_sm80(const void *config, int kernel)
     if (cfg->cluster > 1)
         cluster_size(cfg->cluster);
     attention_decode_find_cta(&k.place, cta_x());
+    if (attention_decode_is_wide(cfg))
+        attention_decode_describe_wide(&k);
     describe_memory(&k);
     if (cfg->ahead)
         attention_decode_prefetch(&k);
@@ -462,6 +491,8 @@ void attention_decode_sm80(const void *config, int kernel)
     if (cfg->early)
         launch_dependents();
     attention_decode_find_keys(&k.place, cfg->split);
+    if (attention_decode_is_wide(cfg))
+        k.place.splits = shuffle(k.place.splits, imm(0));
     describe_scales(&k);
     const decode_sums sums = sums_of(&k);
     IF(lt(k.place.split, k.place.splits)) {

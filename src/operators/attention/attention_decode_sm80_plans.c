@@ -314,9 +314,11 @@ static ckl_status admit_sm80(const void *desc, const ckl_device_info *device, co
     if ((c->keys != 16 && c->keys != 32) || c->warps < 1 || c->warps > 8)
         FAIL(CKL_INVALID, "attention_decode sm80: keys=%d is neither 16 nor 32, or warps=%d is not in 1..8", c->keys,
              c->warps);
-    if ((c->row_warps != 1 && c->row_warps != 2) || c->warps % c->row_warps)
-        FAIL(CKL_INVALID, "attention_decode sm80: row_warps=%d is neither 1, nor 2 of warps=%d", c->row_warps,
-             c->warps);
+    if ((c->row_warps != 1 && c->row_warps != 2 && c->row_warps != 4) || c->warps % c->row_warps)
+        FAIL(CKL_INVALID, "attention_decode sm80: row_warps=%d is none of 1, 2, 4, or does not divide warps=%d",
+             c->row_warps, c->warps);
+    if (attention_decode_is_wide(c) && (!device->has_wgmma || !c->convert || c->keys != 32))
+        FAIL(CKL_UNSUPPORTED, "attention_decode sm80: row_warps=4 wants wgmma, convert=1 and keys=32");
     if (c->stages < 2 || c->stages > ATTENTION_DECODE_STAGES_MAX || c->ctas < 0 || c->ctas > CTAS_MAX)
         FAIL(CKL_INVALID, "attention_decode sm80: stages=%d is not in 2..%d, or ctas=%d not in 0..%d", c->stages,
              ATTENTION_DECODE_STAGES_MAX, c->ctas, CTAS_MAX);

@@ -5,6 +5,8 @@
 
 enum {
     SLOTS_MIN = 3, // two blocks ahead are in flight
+    SLOTS_OF_ONE = 4, // two tiles of one block of keys each
+    SLOTS_ENOUGH = 5,
     SLOTS_MAX = 6,
     TURNS_ENOUGH = 8, // tiles of an SM
     FEW_BLOCKS = 48,  // of keys, that an SM takes one after the other
@@ -110,6 +112,15 @@ static void choose_consumers(const ckl_attention_desc *d, const ckl_device_info 
         c->consumers--;
 }
 
+/* Slots of the ring that shared memory has room for beside so many tiles of queries of each consumer. */
+static int slots_beside(attention_sm90_config c, const ckl_device_info *device, int queries)
+{
+    c.queries = queries;
+    for (c.slots = SLOTS_MAX; c.slots > SLOTS_MIN && attention_sm90_smem(&c) > device->smem_per_cta_bytes / c.ctas;)
+        c.slots--;
+    return c.slots;
+}
+
 static ckl_status choose_sm90(const void *desc, const ckl_device_info *device, void *config)
 {
     const ckl_attention_desc *d = desc;
@@ -126,11 +137,10 @@ static ckl_status choose_sm90(const void *desc, const ckl_device_info *device, v
     c->draw = c->form.right && attention_tiles_of(d, c->consumers * ATTENTION_ROWS) > c->ctas * device->sm_count;
     c->parts = c->consumers > 1 && !c->single && !c->draw && !attention_score_has_blocks(d->score) &&
                has_parts(d, device, c->consumers);
-    // one tile of short rows under way does not cover memory's latency (257 queries and keys, d=64 22.6 -> 19.6 us; 77
-    // keys, d=80 36.3 -> 34.2, but d=128 97.4 -> 99.6); of longer ones two take the room of slots
-    c->queries = c->ctas == 1 && max_i64(d->d, d->dv) <= (c->single ? 96 : 64) ? 2 : 1;
-    for (c->slots = SLOTS_MAX; c->slots > SLOTS_MIN && attention_sm90_smem(c) > device->smem_per_cta_bytes / c->ctas;)
-        c->slots--;
+    // one tile under way does not cover memory's latency, if the ring keeps enough slots: of one block a tile takes two
+    // (257 queries and keys, d=64 22.6 -> 19.6 us, d=128 35.8 -> 33.5; 77 keys, d=80 36.3 -> 34.2)
+    c->queries = c->ctas == 1 && slots_beside(*c, device, 2) >= (c->single ? SLOTS_OF_ONE : SLOTS_ENOUGH) ? 2 : 1;
+    c->slots = slots_beside(*c, device, c->queries);
     return CKL_OK;
 }
 
