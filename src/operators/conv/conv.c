@@ -400,6 +400,7 @@ ckl_status conv_launch_tiles(const ckl_plan *plan, int kernel, int64_t tiles, co
 static const field desc_fields[] = { CONV_DESC(FIELD_ROW, ckl_conv_desc) };
 static const implementation *const implementations[] = {
     &conv_halo_implementation,
+    &conv_bands_implementation,
     &conv_sliding_implementation,
     &conv_depthwise_implementation,
     &conv_halo_weight_implementation,

@@ -311,7 +311,7 @@ enum { CONV_ADD_THREADS = 128 };
 
 void conv_add_depthwise(const conv_form *form, int columns, int slices);
 
-extern const implementation conv_sliding_implementation, conv_depthwise_implementation,
+extern const implementation conv_bands_implementation, conv_sliding_implementation, conv_depthwise_implementation,
     conv_depthwise_weight_implementation, conv_halo_weight_implementation;
 extern const implementation conv_sm90_implementation, conv_sm90_weight_implementation;
 extern const implementation conv_halo_implementation, conv_stem_implementation, conv_pointwise_implementation,

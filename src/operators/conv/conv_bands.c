@@ -1,0 +1,261 @@
+/*
+ * conv_bands.c - depthwise convolution of planes by tensor cores: forward, and the gradient of data of stride 1, which
+ * is the forward problem of dy with the filters turned round.
+ *
+ * A CTA copies the rows of x under a tile of one channel's planes to shared memory, with zeros outside. 16 columns of
+ * 16 rows of x are A of an mma.sync. B has a row of the filter as a band: column n of 8 has it from place n on, so
+ * that the product is what the row adds to 8 columns of 16 rows of y. All windows have the same bands, which stay in
+ * registers. Sums go through shared memory, so that neighbours store whole lines.
+ *
+ * The zeros beside the filter make NaN of an infinity that y does not see. So where a sum is no finite number it is
+ * computed by the definition.
+ */
+#include "operators/conv/conv_bands.h"
+#include "cute/kernel.h"
+#include "cute/vectors.h"
+#include "operators/conv/conv_epilogue.h"
+
+/* Everything a thread knows. */
+typedef struct bands {
+    const conv_bands_config *cfg;
+    conv_bands_shape size;
+    conv_values p;
+    val channel;
+    conv_tile_place tile;
+    conv_channels channels; // one
+    tensor sX;              // (COLUMN,ROW)
+    tensor sBands;          // (ELEMENT,ROW)
+    tensor sY;              // (COLUMN,ROW) of f32, the warp's
+    tiled_mma mma;
+    tensor rBands; // (WORD,ROW): B of each row of the filter
+} bands;
+
+static void describe(bands *k)
+{
+    const conv_bands_config *c = k->cfg;
+    const conv_bands_shape *s = &k->size;
+    k->sX = smem_tensor("X", c->form.dtype, compact(shape(s->x_pitch, s->x_rows)), 16);
+    k->sBands = smem_tensor("bands", c->form.dtype, compact(shape(BANDS_BAND, c->rows)), 16);
+    tensor sY = smem_tensor("Y", F32, compact(shape(s->y_pitch, BANDS_ROWS, c->warps)), 16);
+    k->sY = slice(sY, _, _, warp());
+    k->mma = make_tiled_mma(mma_sync_atom(c->form.dtype), 1, 1);
+    k->rBands = fragment(U32, compact(shape(2, c->rows)));
+}
+
+/* Neighbours have the next channels, as memory does, then the next tiles. */
+static void find_tile(bands *k)
+{
+    const conv_bands_config *c = k->cfg;
+    const conv_tile_grid grid = conv_tile_grid_of(&k->p, c->wide, c->high, c->images);
+    val rest = cta_x();
+    k->channel = conv_next_digit(&rest, conv_number(k->p.groups));
+    k->tile = conv_tile_at(&grid, rest);
+}
+
+/* Begins to copy unit `number` of the rows of x: those outside are zeros. */
+static void copy_unit(const bands *k, val number)
+{
+    const conv_bands_config *c = k->cfg;
+    const int units = BANDS_BLOCK * (k->size.blocks + 1) / c->unit;
+    const val row = div(number, imm(units)), image = div(row, imm(k->size.box_h)),
+              at = mul(sub(number, mul(row, imm(units))), imm(c->unit));
+    const val first_w = sub(conv_signed(k->tile.w), add(conv_signed(k->p.pad[2]), imm(c->lead + c->shift))),
+              first_h = sub(conv_signed(k->tile.h), conv_signed(k->p.pad[1]));
+    const val w = conv_number(add(first_w, conv_signed(at))),
+              h = conv_number(add(first_h, conv_signed(sub(row, mul(image, imm(k->size.box_h)))))),
+              n = add(k->tile.n, image);
+    val inside = logical_and(lt(w, conv_number(k->p.x_size[2])), lt(h, conv_number(k->p.x_size[1])));
+    inside = logical_and(inside, lt(n, conv_number(k->p.n)));
+    val index = add(mul(convert(I64, n), k->p.x[0]), mul(convert(I64, k->channel), k->p.x[4]));
+    index = add(index, add(mul(convert(I64, h), k->p.x[2]), convert(I64, w)));
+    index = select(inside, index, imm64(0));
+    const val from = gmem_address(k->p.from[CONV_X], c->form.dtype, index), to = tensor_address(k->sX, coord(at, row));
+    const int bytes = 2 * c->unit;
+    if (c->unit > 1)
+        cp_async(to, from, bytes, select(inside, imm_as(U32, bytes), imm_as(U32, 0)));
+    else {
+        const val x = at(gmem_tensor(from, c->form.dtype, compact(leaf(1))), 0);
+        set(k->sX, coord(at, row), select(inside, x, convert(c->form.dtype, immf(0))));
+    }
+}
+
+static void copy_x(const bands *k)
+{
+    const int count = k->size.x_rows * BANDS_BLOCK * (k->size.blocks + 1) / k->cfg->unit;
+    LOOP_FROM(i, thread(), imm(count), imm(k->size.threads))
+        copy_unit(k, i);
+    cp_async_commit();
+}
+
+/* Element e of a band has tap e - before of its row, or zero. */
+static int before_band(const conv_bands_config *c)
+{
+    return BANDS_BLOCK - 1 + c->shift;
+}
+
+static void fill_bands(const bands *k)
+{
+    const conv_bands_config *c = k->cfg;
+    LOOP_FROM(i, thread(), imm(BANDS_BAND * c->rows), imm(k->size.threads)) {
+        const val row = div(i, imm(BANDS_BAND)), e = sub(i, mul(row, imm(BANDS_BAND))),
+                  tap = sub(e, imm(before_band(c))), there = lt(tap, imm(c->columns));
+        val index = add(mul(convert(I64, k->channel), k->p.w[0]), mul(convert(I64, row), k->p.w[2]));
+        index = add(index, mul(convert(I64, select(there, tap, imm_as(U32, 0))), k->p.w[3]));
+        const val w = at(conv_run_at(k->p.from[CONV_W], c->form.dtype, index, 1), 0);
+        set(k->sBands, coord(e, row), select(there, w, convert(c->form.dtype, immf(0))));
+    }
+}
+
+/* Column `n` of B, places 2 * pair and the next of its window, and those 8 further on. */
+static void take_bands(bands *k)
+{
+    const val n = thread_at(lane(), 1, 4, 8), pair = thread_at(lane(), 0, 4, 8),
+              first = add(sub(mul(pair, imm(2)), n), imm(BANDS_BLOCK - 1));
+    UNROLL(r, k->cfg->rows)
+        for (int half = 0; half < 2; half++) {
+            const val e = add(first, imm(half * BANDS_WINDOW / 2));
+            set(k->rBands, coord(half, r), pack(U32, at(k->sBands, e, r), at(k->sBands, add(e, imm(1)), r)));
+        }
+}
+
+/* The image of row `row` of the tile, which has no more than all, and its row in there. */
+static val image_of(const bands *k, val row, val *h)
+{
+    const val image = div(row, imm(k->cfg->high));
+    *h = sub(row, mul(image, imm(k->cfg->high)));
+    return image;
+}
+
+/* The row of shared memory that row 0 of the filter sees from row `row` of the tile. */
+static val x_row_under(const bands *k, val row)
+{
+    val h, image = image_of(k, min(row, imm(k->cfg->images * k->cfg->high - 1)), &h);
+    return add(mul(image, imm(k->size.box_h)), h);
+}
+
+/* The windows of a row: all groups of 8 columns of 16 rows of x, of two matrices each. */
+static void load_windows(const bands *k, val address, int row, tensor rX)
+{
+    const int groups = k->size.blocks + 1, pitch = 2 * k->size.x_pitch;
+    for (int g = 0; g < groups; g += 2)
+        ldmatrix(add(address, imm(row * pitch + g * 2 * BANDS_BLOCK)), g + 1 < groups ? 4 : 2, rX.regs + 2 * g);
+}
+
+/* Adds all rows of the filter to 16 rows of y, the first number `row` of the tile. */
+static void multiply(const bands *k, val row, tensor rSum)
+{
+    const int groups = k->size.blocks + 1;
+    const val of_lane = x_row_under(k, add(row, rem(lane(), imm(BANDS_ROWS)))),
+              column = mul(div(lane(), imm(BANDS_ROWS)), imm(BANDS_BLOCK)),
+              address = tensor_address(k->sX, coord(column, of_lane));
+    fill(rSum, immf(0));
+    UNROLL(r, k->cfg->rows) {
+        tensor rX = fragment(U32, compact(shape(2 * groups))), rB = fragment(U32, compact(shape(2, 1, 1))),
+               rA = fragment(U32, compact(shape(4, 1, 1)));
+        load_windows(k, address, r, rX);
+        for (int i = 0; i < 2; i++)
+            set(rB, coord(i, 0, 0), at(k->rBands, i, r));
+        for (int b = 0; b < k->size.blocks; b++) {
+            for (int i = 0; i < 4; i++)
+                set(rA, coord(i, 0, 0), at(rX, 2 * b + i));
+            gemm(&k->mma, rA, rB, local_tile(rSum, shape(4, 1, 1), coord(0, 0, b)), yes());
+        }
+    }
+}
+
+static void stage_sums(const bands *k, tensor rSum)
+{
+    const val row = thread_at(lane(), 1, 4, 8), column = mul(thread_at(lane(), 0, 4, 8), imm(2));
+    UNROLL(b, k->size.blocks)
+        for (int half = 0; half < 2; half++) {
+            const val to =
+                tensor_address(k->sY, coord(add(column, imm(b * BANDS_BLOCK)), add(row, imm(half * BANDS_ROWS / 2))));
+            const tensor rPair = local_tile(slice(rSum, _, 0, b), shape(2), coord(half));
+            copy(rPair, smem_view(to, F32, compact(leaf(2))), 8);
+        }
+}
+
+/* The sums of neighbours by the definition; where the tap of row 0 and column 0 sees x for the first. */
+static void add_taps(const bands *k, val column, val x_row, tensor rSum)
+{
+    const conv_bands_config *c = k->cfg;
+    fill(rSum, immf(0));
+    LOOP(r, imm(c->rows))
+        LOOP(s, imm(c->columns)) {
+            const val w = at_f32(k->sBands, add(s, imm(before_band(c))), r);
+            for (int i = 0; i < c->run; i++) {
+                const val x = at_f32(k->sX, add(column, add(s, imm(i))), add(x_row, r));
+                set(rSum, i, fma(x, w, at(rSum, i)));
+            }
+        }
+}
+
+/* Is one infinite or NaN? */
+static val is_doubtful(tensor rSum)
+{
+    val zero = immf(0);
+    for (int i = 0; i < static_size(rSum.layout); i++)
+        zero = fma(at(rSum, i), immf(0), zero);
+    return logical_not(eq(zero, immf(0)));
+}
+
+/* Finishes and stores `run` sums of row `row` of the tile, row `staged` of the warp's. */
+static void store_run(const bands *k, val row, val staged, val column)
+{
+    const conv_bands_config *c = k->cfg;
+    const conv_values *p = &k->p;
+    const int bytes = (int)ckl_dtype_bytes(c->form.out);
+    val in_image, image = image_of(k, row, &in_image);
+    const val n = add(k->tile.n, image), h = add(k->tile.h, in_image), w = add(k->tile.w, column);
+    val there = logical_and(lt(n, conv_number(p->n)), lt(image, imm(c->images)));
+    there = logical_and(there, lt(h, conv_number(p->y_size[1])));
+    there = logical_and(there, lt(w, conv_number(p->y_size[2])));
+    IF(there) {
+        tensor rSum = fragment(F32, compact(leaf(c->run)));
+        const val from = tensor_address(k->sY, coord(add(column, imm(c->lead)), staged));
+        copy(smem_view(from, F32, compact(leaf(c->run))), rSum, c->run < 4 ? 4 * c->run : 16);
+        IF(is_doubtful(rSum))
+            add_taps(k, add(column, imm(c->lead + c->shift)), x_row_under(k, row), rSum);
+        val index = add(mul(convert(I64, n), p->y[0]), mul(convert(I64, k->channel), p->y[4]));
+        index = add(index, add(mul(convert(I64, h), p->y[2]), convert(I64, w)));
+        const tensor rY = conv_finish_run(&c->form, p, &k->channels, index, k->channel, rSum);
+        copy(rY, conv_run_at(p->from[CONV_Y], c->form.out, index, c->run), c->run * bytes);
+    }
+}
+
+static void store_rows(const bands *k, val first)
+{
+    const conv_bands_config *c = k->cfg;
+    const int units = c->wide / c->run;
+    LOOP_FROM(i, lane(), imm(BANDS_ROWS * units), imm(32)) {
+        const val staged = div(i, imm(units)), column = mul(sub(i, mul(staged, imm(units))), imm(c->run));
+        store_run(k, add(first, staged), staged, column);
+    }
+}
+
+void conv_bands(const void *config, int kernel)
+{
+    const conv_bands_config *c = config;
+    bands k = { .cfg = c, .size = conv_bands_shape_of(c) };
+    (void)kernel;
+    launch_bounds(k.size.threads, c->ctas);
+    k.p = params_of(conv);
+    describe(&k);
+    grid_wait();
+    launch_dependents();
+    find_tile(&k);
+    copy_x(&k);
+    fill_bands(&k);
+    k.channels = conv_load_channels(&c->form, &k.p, k.channel, 1);
+    cp_async_wait(0);
+    cta_sync();
+    take_bands(&k);
+    LOOP_FROM(row, mul(warp(), imm(BANDS_ROWS)), imm(c->images * c->high), imm(c->warps * BANDS_ROWS)) {
+        tensor rSum = fragment(F32, compact(shape(4, 1, k.size.blocks)));
+        multiply(&k, row, rSum);
+        warp_sync(); // the rows before have been read
+        stage_sums(&k, rSum);
+        warp_sync();
+        store_rows(&k, row);
+    }
+}

@@ -1,0 +1,207 @@
+/* conv_bands_plan.c - the host side of a filter a channel in planes by tensor cores: problems, configs, cost, launch. */
+#include <math.h>
+
+#include "base/math.h"
+#include "operators/conv/conv_bands.h"
+#include "skeletons/product_cost.h"
+
+enum {
+    WIDE_MAX = 64, // columns of y of a tile, to consider
+    ROWS_MAX = 9,  // of a filter: their bands stay in registers
+    CTAS_MAX = 8,  // of an SM
+    WARPS_MAX = 8,
+    EDGE = 4, // rows of sums are read in vectors of so many
+};
+
+conv_bands_shape conv_bands_shape_of(const conv_bands_config *c)
+{
+    conv_bands_shape s = { .threads = 32 * c->warps, .blocks = (int)ceil_div(c->lead + c->wide, BANDS_BLOCK) };
+    s.box_h = c->high - 1 + c->rows;
+    s.x_rows = s.box_h * c->images;
+    s.x_pitch = BANDS_BLOCK * ((s.blocks + 1) | 1);
+    s.y_pitch = BANDS_BLOCK * (s.blocks | 1);
+    s.smem_bytes = 2 * ((int64_t)s.x_pitch * s.x_rows + BANDS_BAND * c->rows) +
+                   4 * (int64_t)s.y_pitch * BANDS_ROWS * c->warps + 64;
+    return s;
+}
+
+/*
+ * Copies are of as many columns as divide a row of x and leave windows where every tap sees its columns, and the first
+ * block begins before the tile by whole vectors of sums.
+ */
+static void derive(const ckl_conv_desc *d, conv_bands_config *c)
+{
+    const ckl_conv_desc forward = conv_turned(d);
+    const int64_t pad = forward.pad_left, columns = conv_tensor_of(d, conv_written(d)).shape[3];
+    const int room = BANDS_COLUMNS_MAX - c->columns;
+    for (c->unit = 8; c->unit > 1; c->unit /= 2) {
+        const int before = (int)((c->unit - pad % c->unit) % c->unit); // from where copies begin to the first tap's
+        if (forward.w % c->unit)
+            continue;
+        for (c->shift = before < room ? before : room; c->shift > 0 && (before - c->shift) % EDGE; c->shift--)
+            ;
+        c->lead = before - c->shift;
+        if (c->lead % EDGE == 0)
+            break;
+    }
+    if (c->unit == 1)
+        c->lead = c->shift = 0;
+    c->run = 16 / (int)ckl_dtype_bytes(c->form.out);
+    while (columns % c->run || c->wide % c->run)
+        c->run /= 2;
+}
+
+/* Registers of a thread: bands, sums, windows, and what else ptxas wants. */
+static int registers_of(const conv_bands_config *c)
+{
+    const conv_bands_shape s = conv_bands_shape_of(c);
+    return 2 * c->rows + 4 * s.blocks + 2 * (s.blocks + 1) + 48;
+}
+
+static int ctas_of(const conv_bands_config *c, const ckl_device_info *device)
+{
+    const conv_bands_shape s = conv_bands_shape_of(c);
+    const int64_t by_smem = device->smem_per_sm_bytes / (s.smem_bytes + 1024),
+                  by_registers = 65536 / ((int64_t)s.threads * round_up(registers_of(c), 8));
+    return (int)max_i64(1, min_i64(CTAS_MAX, min_i64(by_smem, by_registers)));
+}
+
+/* Tiles of about 16, 32, ... rows: of several images where one has fewer. */
+static bool candidate_bands(const void *desc, const ckl_device_info *device, int i, void *config)
+{
+    enum { COUNTS = 5 };
+    const ckl_conv_desc *d = desc;
+    conv_bands_config *c = config;
+    if (i >= COUNTS)
+        return false;
+    const conv_tensor y = conv_tensor_of(d, conv_written(d));
+    const int64_t rows = (int64_t)BANDS_ROWS << i, high = max_i64(1, y.shape[2]), wide = max_i64(1, y.shape[3]);
+    *c = (conv_bands_config){ .form = conv_form_of(d),
+                              .wide = (int)wide,
+                              .high = (int)min_i64(rows, high),
+                              .images = 1,
+                              .rows = conv_config_number(d->r),
+                              .columns = conv_config_number(d->s) };
+    if (c->columns > BANDS_COLUMNS_MAX)
+        return true; // admission says so
+    if (wide > WIDE_MAX)
+        c->wide = (int)round_up(ceil_div(wide, ceil_div(wide, WIDE_MAX)), BANDS_BLOCK);
+    if (high > rows)
+        c->high = (int)ceil_div(high, ceil_div(high, rows));
+    else
+        c->images = (int)max_i64(1, min_i64(rows / high, d->n));
+    c->warps = (int)min_i64(4, ceil_div((int64_t)c->images * c->high, BANDS_ROWS));
+    derive(d, c);
+    c->ctas = ctas_of(c, device);
+    return true;
+}
+
+static double tiles_of(const ckl_conv_desc *d, const conv_bands_config *c)
+{
+    const conv_tensor y = conv_tensor_of(d, conv_written(d));
+    return (double)ceil_div(d->n, c->images) * (double)ceil_div(y.shape[2], c->high) *
+           (double)ceil_div(y.shape[3], c->wide) * (double)d->k;
+}
+
+static ckl_status check_problem(const ckl_conv_desc *d)
+{
+    if (d->groups != d->c || d->groups != d->k)
+        FAIL(CKL_UNSUPPORTED, "conv bands: groups=%" PRId64 " are not c=%" PRId64 " and k=%" PRId64 " channels",
+             d->groups, d->c, d->k);
+    if (d->direction == CKL_CONV_WEIGHT || d->stride_h > 1 || d->stride_w > 1 || d->dilation_h > 1 || d->dilation_w > 1)
+        FAIL(CKL_UNSUPPORTED, "conv bands: it takes the forward problem and the gradient of data, without strides and "
+                              "dilation");
+    if (d->layout != CKL_IMAGE_NCHW || ckl_dtype_bytes(d->dtype) != 2)
+        FAIL(CKL_UNSUPPORTED, "conv bands: it takes f16 and bf16 in NCHW");
+    if (conv_is_volume(d))
+        FAIL(CKL_UNSUPPORTED, "conv bands: volumes are convolved by other kernels");
+    if (d->s > BANDS_COLUMNS_MAX || d->r > ROWS_MAX)
+        FAIL(CKL_UNSUPPORTED, "conv bands: a filter of %" PRId64 "x%" PRId64 " is more than %d rows and %d columns",
+             d->r, d->s, ROWS_MAX, BANDS_COLUMNS_MAX);
+    if (d->n > INT32_MAX / 2 || d->h > INT32_MAX / 4 || d->w > INT32_MAX / 4)
+        FAIL(CKL_UNSUPPORTED, "conv bands: a size is beyond 32-bit numbers");
+    return conv_check_dense("bands", d);
+}
+
+static ckl_status admit_bands(const void *desc, const ckl_device_info *device, const void *config)
+{
+    const ckl_conv_desc *d = desc;
+    const conv_bands_config *c = config;
+    const conv_tensor y = conv_tensor_of(d, conv_written(d));
+    TRY(check_problem(d));
+    TRY(conv_check_form("bands", d, &c->form));
+    if (c->rows != d->r || c->columns != d->s)
+        FAIL(CKL_INVALID, "conv bands: the config's filter is not the problem's");
+    if (c->warps < 1 || c->warps > WARPS_MAX || c->ctas < 1 || c->ctas > CTAS_MAX || c->wide < 1 || c->high < 1 ||
+        c->images < 1 || c->high > INT16_MAX || c->images > INT16_MAX || c->wide > 2 * WIDE_MAX ||
+        (c->wide < y.shape[3] && c->wide % BANDS_BLOCK) || (c->high < y.shape[2] && c->images > 1))
+        FAIL(CKL_INVALID,
+             "conv bands: warps=%d, ctas=%d, wide=%d, high=%d or images=%d are not in 1..%d, 1..%d, up to %d in whole "
+             "%d columns, or several images of all rows",
+             c->warps, c->ctas, c->wide, c->high, c->images, WARPS_MAX, CTAS_MAX, 2 * WIDE_MAX, BANDS_BLOCK);
+    conv_bands_config own = *c;
+    derive(d, &own);
+    if (own.unit != c->unit || own.run != c->run || own.lead != c->lead || own.shift != c->shift)
+        FAIL(CKL_INVALID,
+             "conv bands: unit=%d, run=%d, lead=%d or shift=%d are not those of the problem, %d, %d, %d and %d",
+             c->unit, c->run, c->lead, c->shift, own.unit, own.run, own.lead, own.shift);
+    if (conv_bands_shape_of(c).smem_bytes > device->smem_per_cta_bytes)
+        FAIL(CKL_UNSUPPORTED, "conv bands: a tile of %d images of %dx%d is more than shared memory", c->images, c->high,
+             c->wide);
+    if (tiles_of(d, c) > INT32_MAX / 2)
+        FAIL(CKL_UNSUPPORTED, "conv bands: %g tiles are beyond 32-bit numbers", tiles_of(d, c));
+    return CKL_OK;
+}
+
+static ckl_status launch_bands(const ckl_plan *plan, const void *args, ckl_stream stream)
+{
+    const ckl_conv_desc *d = plan->desc;
+    const ckl_conv_args a = conv_turned_args(d, args);
+    if (!PLAN_ALIGNED(16, a.x, a.y, a.residual))
+        FAIL(CKL_INVALID, "conv bands: a pointer is not aligned to 16 bytes; impl=sliding takes any");
+    const conv_params p = conv_turned_params(d, args);
+    return plan_launch(plan, 0, (plan_grid){ .x = (int64_t)tiles_of(d, plan->config), .y = 1, .z = 1 }, &p, stream);
+}
+
+/* Instructions of a CTA: its start, copies, products of 16 rows and what is stored of them. */
+static double instructions_of(const conv_bands_config *c)
+{
+    const double START = 250, COPY = 24, LOAD = 0.6, STAGE = 3, ROWS = 60, STORE = 40, SMOOTH = 5;
+    const conv_bands_shape s = conv_bands_shape_of(c);
+    const double units = (double)s.x_rows * BANDS_BLOCK * (s.blocks + 1) / c->unit, outputs = (double)c->wide,
+                 smooth = c->form.activation > CKL_ACTIVATION_RELU ? SMOOTH : 0;
+    const double of_rows = ROWS + (double)c->rows * s.blocks * (1 + LOAD) + STAGE * s.blocks +
+                           BANDS_ROWS * outputs / 32 * (STORE / c->run + 2 + smooth);
+    return START * c->warps + units / 32 * COPY + (double)ceil_div((int64_t)c->images * c->high, BANDS_ROWS) * of_rows;
+}
+
+static plan_cost cost_bands(const void *desc, const ckl_device_info *device, const void *config)
+{
+    const double RATE = 2, WARP = 0.35, WAIT = 2500, BYTES = 3.6e6;
+    const ckl_conv_desc *d = desc;
+    const conv_bands_config *c = config;
+    const conv_tensor x = conv_tensor_of(d, conv_read(d)), y = conv_tensor_of(d, conv_written(d));
+    const double instructions = instructions_of(c), tiles = tiles_of(d, c),
+                 again = (double)conv_bands_shape_of(c).box_h / c->high;
+    return product_cost(
+        &(product_work){ .tiles = tiles,
+                         .ctas = c->ctas,
+                         .steps = 1,
+                         .multiply_adds = instructions,
+                         .rate = fmin(RATE, WARP * c->warps * c->ctas),
+                         .step_cycles = WAIT + instructions / c->warps / WARP,
+                         .bytes = 2 * (double)d->n *
+                                  ((c->high < y.shape[2] ? again : 1) * (double)x.stride[0] + (double)y.stride[0]),
+                         .bytes_per_us = BYTES },
+        device);
+}
+
+static const field bands_fields[] = CONV_FIELDS(conv_bands_config, CONV_BANDS_CONFIG);
+
+const implementation conv_bands_implementation = {
+    CONV_RANKED(bands, conv_bands_config),
+    .summary = "a filter a channel of NCHW: rows of filters as bands of matrices, by mma.sync",
+    .rivals = { &conv_sliding_implementation, &conv_depthwise_implementation },
+    .describe = conv_bands,
+    .params = &conv_param_list,
+};
