@@ -10,9 +10,10 @@
  * The zeros beside the filter make NaN of an infinity that y does not see. So where a sum is no finite number it is
  * computed by the definition.
  */
-#include "operators/conv/conv_bands.h"
+#include "base/math.h"
 #include "cute/kernel.h"
 #include "cute/vectors.h"
+#include "operators/conv/conv_bands.h"
 #include "operators/conv/conv_epilogue.h"
 
 /* Everything a thread knows. */
@@ -42,48 +43,65 @@ static void describe(bands *k)
     k->rBands = fragment(U32, compact(shape(2, c->rows)));
 }
 
-/* Neighbours have the next channels, as memory does, then the next tiles. */
+/* n / size of numbers so small that a product has it: ptxas has a dozen instructions for a division by a constant. */
+static val quotient(val n, int size)
+{
+    return is_power_of_two(size) ? div(n, imm(size)) : mul_hi(n, imm_as(U32, ceil_div((int64_t)1 << 32, size)));
+}
+
+/* Neighbours have the next channels, as memory does. */
 static void find_tile(bands *k)
 {
     const conv_bands_config *c = k->cfg;
-    const conv_tile_grid grid = conv_tile_grid_of(&k->p, c->wide, c->high, c->images);
-    val rest = cta_x();
-    k->channel = conv_next_digit(&rest, conv_number(k->p.groups));
-    k->tile = conv_tile_at(&grid, rest);
+    val rest = cta_y();
+    k->channel = cta_x();
+    k->tile.w = mul(conv_next_digit(&rest, conv_tiles_along(k->p.y_size[2], c->wide)), imm(c->wide));
+    k->tile.h = mul(rest, imm(c->high));
+    k->tile.n = mul(cta_z(), imm(c->images));
 }
 
-/* Begins to copy unit `number` of the rows of x: those outside are zeros. */
-static void copy_unit(const bands *k, val number)
+/* The first element of the channel's plane in the tile's first image. */
+static val plane_of(const bands *k, const val stride[CONV_RANK])
+{
+    return add(mul(convert(I64, k->tile.n), stride[0]), mul(convert(I64, k->channel), stride[4]));
+}
+
+/* Begins to copy unit `number` of the rows of x: those outside are zeros. corner: of what is copied, in the planes. */
+static void copy_unit(const bands *k, const conv_tile_place *corner, val plane, val number)
 {
     const conv_bands_config *c = k->cfg;
-    const int units = BANDS_BLOCK * (k->size.blocks + 1) / c->unit;
-    const val row = div(number, imm(units)), image = div(row, imm(k->size.box_h)),
-              at = mul(sub(number, mul(row, imm(units))), imm(c->unit));
-    const val first_w = sub(conv_signed(k->tile.w), add(conv_signed(k->p.pad[2]), imm(c->lead + c->shift))),
-              first_h = sub(conv_signed(k->tile.h), conv_signed(k->p.pad[1]));
-    const val w = conv_number(add(first_w, conv_signed(at))),
-              h = conv_number(add(first_h, conv_signed(sub(row, mul(image, imm(k->size.box_h)))))),
-              n = add(k->tile.n, image);
-    val inside = logical_and(lt(w, conv_number(k->p.x_size[2])), lt(h, conv_number(k->p.x_size[1])));
-    inside = logical_and(inside, lt(n, conv_number(k->p.n)));
-    val index = add(mul(convert(I64, n), k->p.x[0]), mul(convert(I64, k->channel), k->p.x[4]));
-    index = add(index, add(mul(convert(I64, h), k->p.x[2]), convert(I64, w)));
-    index = select(inside, index, imm64(0));
-    const val from = gmem_address(k->p.from[CONV_X], c->form.dtype, index), to = tensor_address(k->sX, coord(at, row));
-    const int bytes = 2 * c->unit;
-    if (c->unit > 1)
-        cp_async(to, from, bytes, select(inside, imm_as(U32, bytes), imm_as(U32, 0)));
-    else {
-        const val x = at(gmem_tensor(from, c->form.dtype, compact(leaf(1))), 0);
-        set(k->sX, coord(at, row), select(inside, x, convert(c->form.dtype, immf(0))));
+    const conv_values *p = &k->p;
+    const int units = BANDS_BLOCK * (k->size.blocks + 1) / c->unit, bytes = 2 * c->unit;
+    const val row = quotient(number, units), at = mul(sub(number, mul(row, imm(units))), imm(c->unit)),
+              image = quotient(row, k->size.box_h);
+    const val w = add(corner->w, at), h = add(corner->h, sub(row, mul(image, imm(k->size.box_h))));
+    val inside = logical_and(lt(w, conv_number(p->x_size[2])), lt(h, conv_number(p->x_size[1])));
+    val offset = add(mul(h, conv_number(p->x[2])), w);
+    offset = c->unit > 1 ? offset : select(inside, offset, imm_as(U32, 0));
+    val index = add(plane, convert(I64, offset));
+    if (c->images > 1) {
+        inside = logical_and(inside, lt(add(k->tile.n, image), conv_number(p->n)));
+        index = add(index, mul(convert(I64, image), p->x[0]));
     }
+    const val from = gmem_address(p->from[CONV_X], c->form.dtype, index);
+    if (c->unit > 1) {
+        cp_async(tensor_address(k->sX, coord(at, row)), from, bytes,
+                 select(inside, imm_as(U32, bytes), imm_as(U32, 0)));
+        return;
+    }
+    const packed one = load_packed_if(inside, gmem_tensor(from, c->form.dtype, compact(leaf(1))), 2);
+    copy(one.rWords, smem_view(tensor_address(k->sX, coord(at, row)), one.rWords.dtype, one.rWords.layout), 2);
 }
 
 static void copy_x(const bands *k)
 {
-    const int count = k->size.x_rows * BANDS_BLOCK * (k->size.blocks + 1) / k->cfg->unit;
+    const conv_bands_config *c = k->cfg;
+    const int count = k->size.x_rows * BANDS_BLOCK * (k->size.blocks + 1) / c->unit;
+    const conv_tile_place corner = { .w = sub(k->tile.w, add(conv_number(k->p.pad[2]), imm(c->lead + c->shift))),
+                                     .h = sub(k->tile.h, conv_number(k->p.pad[1])) };
+    const val plane = plane_of(k, k->p.x);
     LOOP_FROM(i, thread(), imm(count), imm(k->size.threads))
-        copy_unit(k, i);
+        copy_unit(k, &corner, plane, i);
     cp_async_commit();
 }
 
@@ -97,7 +115,7 @@ static void fill_bands(const bands *k)
 {
     const conv_bands_config *c = k->cfg;
     LOOP_FROM(i, thread(), imm(BANDS_BAND * c->rows), imm(k->size.threads)) {
-        const val row = div(i, imm(BANDS_BAND)), e = sub(i, mul(row, imm(BANDS_BAND))),
+        const val row = quotient(i, BANDS_BAND), e = sub(i, mul(row, imm(BANDS_BAND))),
                   tap = sub(e, imm(before_band(c))), there = lt(tap, imm(c->columns));
         val index = add(mul(convert(I64, k->channel), k->p.w[0]), mul(convert(I64, row), k->p.w[2]));
         index = add(index, mul(convert(I64, select(there, tap, imm_as(U32, 0))), k->p.w[3]));
@@ -121,7 +139,9 @@ static void take_bands(bands *k)
 /* The image of row `row` of the tile, which has no more than all, and its row in there. */
 static val image_of(const bands *k, val row, val *h)
 {
-    const val image = div(row, imm(k->cfg->high));
+    if (k->cfg->images == 1)
+        return *h = row, imm_as(U32, 0);
+    const val image = quotient(row, k->cfg->high);
     *h = sub(row, mul(image, imm(k->cfg->high)));
     return image;
 }
@@ -200,24 +220,26 @@ static val is_doubtful(tensor rSum)
 }
 
 /* Finishes and stores `run` sums of row `row` of the tile, row `staged` of the warp's. */
-static void store_run(const bands *k, val row, val staged, val column)
+static void store_run(const bands *k, val plane, val row, val staged, val column)
 {
     const conv_bands_config *c = k->cfg;
     const conv_values *p = &k->p;
     const int bytes = (int)ckl_dtype_bytes(c->form.out);
     val in_image, image = image_of(k, row, &in_image);
-    const val n = add(k->tile.n, image), h = add(k->tile.h, in_image), w = add(k->tile.w, column);
-    val there = logical_and(lt(n, conv_number(p->n)), lt(image, imm(c->images)));
-    there = logical_and(there, lt(h, conv_number(p->y_size[1])));
-    there = logical_and(there, lt(w, conv_number(p->y_size[2])));
+    const val h = add(k->tile.h, in_image), w = add(k->tile.w, column);
+    val there = logical_and(lt(h, conv_number(p->y_size[1])), lt(w, conv_number(p->y_size[2])));
+    there = logical_and(there, lt(row, imm(c->images * c->high)));
+    if (c->images > 1)
+        there = logical_and(there, lt(add(k->tile.n, image), conv_number(p->n)));
     IF(there) {
         tensor rSum = fragment(F32, compact(leaf(c->run)));
         const val from = tensor_address(k->sY, coord(add(column, imm(c->lead)), staged));
         copy(smem_view(from, F32, compact(leaf(c->run))), rSum, c->run < 4 ? 4 * c->run : 16);
         IF(is_doubtful(rSum))
             add_taps(k, add(column, imm(c->lead + c->shift)), x_row_under(k, row), rSum);
-        val index = add(mul(convert(I64, n), p->y[0]), mul(convert(I64, k->channel), p->y[4]));
-        index = add(index, add(mul(convert(I64, h), p->y[2]), convert(I64, w)));
+        val index = add(plane, convert(I64, add(mul(h, conv_number(p->y[2])), w)));
+        if (c->images > 1)
+            index = add(index, mul(convert(I64, image), p->y[0]));
         const tensor rY = conv_finish_run(&c->form, p, &k->channels, index, k->channel, rSum);
         copy(rY, conv_run_at(p->from[CONV_Y], c->form.out, index, c->run), c->run * bytes);
     }
@@ -227,9 +249,10 @@ static void store_rows(const bands *k, val first)
 {
     const conv_bands_config *c = k->cfg;
     const int units = c->wide / c->run;
+    const val plane = plane_of(k, k->p.y);
     LOOP_FROM(i, lane(), imm(BANDS_ROWS * units), imm(32)) {
-        const val staged = div(i, imm(units)), column = mul(sub(i, mul(staged, imm(units))), imm(c->run));
-        store_run(k, add(first, staged), staged, column);
+        const val staged = quotient(i, units), column = mul(sub(i, mul(staged, imm(units))), imm(c->run));
+        store_run(k, plane, add(first, staged), staged, column);
     }
 }
 

@@ -55,7 +55,7 @@ static void derive(const ckl_conv_desc *d, conv_bands_config *c)
 static int registers_of(const conv_bands_config *c)
 {
     const conv_bands_shape s = conv_bands_shape_of(c);
-    return 2 * c->rows + 4 * s.blocks + 2 * (s.blocks + 1) + 48;
+    return 2 * c->rows + 4 * s.blocks + 2 * (s.blocks + 1) + 32;
 }
 
 static int ctas_of(const conv_bands_config *c, const ckl_device_info *device)
@@ -96,15 +96,15 @@ static bool candidate_bands(const void *desc, const ckl_device_info *device, int
     return true;
 }
 
-static double tiles_of(const ckl_conv_desc *d, const conv_bands_config *c)
+static int64_t tiles_of_plane(const ckl_conv_desc *d, const conv_bands_config *c)
 {
     const conv_tensor y = conv_tensor_of(d, conv_written(d));
-    return (double)ceil_div(d->n, c->images) * (double)ceil_div(y.shape[2], c->high) *
-           (double)ceil_div(y.shape[3], c->wide) * (double)d->k;
+    return product_i64(ceil_div(y.shape[2], c->high), ceil_div(y.shape[3], c->wide));
 }
 
 static ckl_status check_problem(const ckl_conv_desc *d)
 {
+    const conv_tensor x = conv_tensor_of(d, conv_read(d)), y = conv_tensor_of(d, conv_written(d));
     if (d->groups != d->c || d->groups != d->k)
         FAIL(CKL_UNSUPPORTED, "conv bands: groups=%" PRId64 " are not c=%" PRId64 " and k=%" PRId64 " channels",
              d->groups, d->c, d->k);
@@ -118,8 +118,8 @@ static ckl_status check_problem(const ckl_conv_desc *d)
     if (d->s > BANDS_COLUMNS_MAX || d->r > ROWS_MAX)
         FAIL(CKL_UNSUPPORTED, "conv bands: a filter of %" PRId64 "x%" PRId64 " is more than %d rows and %d columns",
              d->r, d->s, ROWS_MAX, BANDS_COLUMNS_MAX);
-    if (d->n > INT32_MAX / 2 || d->h > INT32_MAX / 4 || d->w > INT32_MAX / 4)
-        FAIL(CKL_UNSUPPORTED, "conv bands: a size is beyond 32-bit numbers");
+    if (max_i64(product_i64(x.shape[2], x.shape[3]), product_i64(y.shape[2], y.shape[3])) > INT32_MAX / 2)
+        FAIL(CKL_UNSUPPORTED, "conv bands: a plane is beyond 32-bit numbers");
     return conv_check_dense("bands", d);
 }
 
@@ -148,8 +148,9 @@ static ckl_status admit_bands(const void *desc, const ckl_device_info *device, c
     if (conv_bands_shape_of(c).smem_bytes > device->smem_per_cta_bytes)
         FAIL(CKL_UNSUPPORTED, "conv bands: a tile of %d images of %dx%d is more than shared memory", c->images, c->high,
              c->wide);
-    if (tiles_of(d, c) > INT32_MAX / 2)
-        FAIL(CKL_UNSUPPORTED, "conv bands: %g tiles are beyond 32-bit numbers", tiles_of(d, c));
+    if (tiles_of_plane(d, c) > UINT16_MAX || ceil_div(d->n, c->images) > UINT16_MAX)
+        FAIL(CKL_UNSUPPORTED, "conv bands: tiles=%" PRId64 " of a plane or n=%" PRId64 " are too many for a grid",
+             tiles_of_plane(d, c), d->n);
     return CKL_OK;
 }
 
@@ -159,14 +160,16 @@ static ckl_status launch_bands(const ckl_plan *plan, const void *args, ckl_strea
     const ckl_conv_args a = conv_turned_args(d, args);
     if (!PLAN_ALIGNED(16, a.x, a.y, a.residual))
         FAIL(CKL_INVALID, "conv bands: a pointer is not aligned to 16 bytes; impl=sliding takes any");
+    const conv_bands_config *c = plan->config;
     const conv_params p = conv_turned_params(d, args);
-    return plan_launch(plan, 0, (plan_grid){ .x = (int64_t)tiles_of(d, plan->config), .y = 1, .z = 1 }, &p, stream);
+    const int64_t places = tiles_of_plane(d, c);
+    return plan_launch(plan, 0, (plan_grid){ .x = d->k, .y = places, .z = ceil_div(d->n, c->images) }, &p, stream);
 }
 
 /* Instructions of a CTA: its start, copies, products of 16 rows and what is stored of them. */
 static double instructions_of(const conv_bands_config *c)
 {
-    const double START = 250, COPY = 24, LOAD = 0.6, STAGE = 3, ROWS = 60, STORE = 40, SMOOTH = 5;
+    const double START = 250, COPY = 30, LOAD = 0.6, STAGE = 3, ROWS = 60, STORE = 40, SMOOTH = 5;
     const conv_bands_shape s = conv_bands_shape_of(c);
     const double units = (double)s.x_rows * BANDS_BLOCK * (s.blocks + 1) / c->unit, outputs = (double)c->wide,
                  smooth = c->form.activation > CKL_ACTIVATION_RELU ? SMOOTH : 0;
@@ -181,7 +184,8 @@ static plan_cost cost_bands(const void *desc, const ckl_device_info *device, con
     const ckl_conv_desc *d = desc;
     const conv_bands_config *c = config;
     const conv_tensor x = conv_tensor_of(d, conv_read(d)), y = conv_tensor_of(d, conv_written(d));
-    const double instructions = instructions_of(c), tiles = tiles_of(d, c),
+    const double instructions = instructions_of(c),
+                 tiles = (double)(d->k * ceil_div(d->n, c->images)) * (double)tiles_of_plane(d, c),
                  again = (double)conv_bands_shape_of(c).box_h / c->high;
     return product_cost(
         &(product_work){ .tiles = tiles,

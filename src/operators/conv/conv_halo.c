@@ -5,10 +5,9 @@
  * A CTA keeps the filters of its channels in shared memory and goes through tiles of y, while TMA loads the boxes of x
  * below the next ones, with zeros outside. Rows and columns of a filter that see padding alone are left out.
  *
- * Of one channel, 16 columns of y are a matrix times 16 columns of x, whose row w has the filter's row from column w
- * on, or from every second one: as many columns of y as the filter finds places in 16 of x come out whole. Eight rows
- * of x from different places of a tile, with 16 columns each, are B of one mma.sync. A warp does that for 8 channels,
- * which a pixel has side by side.
+ * Of one channel, 16 rows of x from different places of a tile, with 16 columns each, are A of one mma.sync. Column n of
+ * B has the filter's row from place n on, or from every second one: up to 8 columns of y come out whole. A warp does
+ * that for 8 channels, which a pixel has side by side.
  *
  * The zeros beside the filter make NaN of an infinity that y does not see. So where a sum is no finite number a warp
  * computes its tile by the definition.
@@ -23,7 +22,8 @@
 enum {
     VECTOR = CONV_HALO_VECTOR,
     WINDOW = CONV_HALO_WINDOW,
-    PLACES = 4,    // pixels of x or y of a thread
+    PLACES = 4,    // pixels of a thread: of y, and of a row of x
+    HALVES = 2,    // of the rows of a matrix, of which a thread has one each
     BARRIER_Y = 1, // round the buffer of y
     PADDING = 4    // channels of filters that lie apart meet few of the same banks
 };
@@ -137,18 +137,18 @@ static tiles_ahead load_first_tiles(const halo_kernel *k)
     return ahead;
 }
 
-/* A lane's block of rows: its window of columns, its rows, its image. */
+/* A row of a matrix: its window of columns, its block of rows, its image. */
 typedef struct block_place {
     val window, block, image;
 } block_place;
 
 /* A lane of a warp with 8 channels. */
 typedef struct band_role {
-    val group, row, pair; // of the warp's channels; of 8 rows of a matrix, of 4 pairs of columns
-    val at_x[2], at_band; // addresses: of its first two pixels in stage 0, of its first element of channel 0 and row 0
-    val even, odd;        // how B is made of words of both: of the first of their channels, of the second
+    val group, row, pair;         // of the warp's channels; of 8 rows of half a matrix, of 4 pairs of columns
+    val at_x[HALVES][2], at_band; // addresses: of its first two pixels in stage 0, of its first element of channel 0
+    val even, odd;                // how A is made of words of both: of the first of their channels, of the second
     tiled_mma mma;
-    tensor rX;     // (WORD,PLACE)
+    tensor rX;     // (WORD,PLACE,HALF)
     tensor rA, rB; // (MMA,1,1) of words
     tensor rBands; // (WORD,CHANNEL,ROW) of bands
     tensor rSum;   // (PLACE,CHANNEL,ROW)
@@ -158,12 +158,6 @@ typedef struct band_role {
 static int rows_of(const conv_halo_config *c)
 {
     return c->high / conv_halo_blocks(c);
-}
-
-/* Pixels of y of a thread: the matrix has them in its first half alone, or in both. */
-static int places_of(const halo_kernel *k)
-{
-    return k->size.cols > WINDOW / 2 ? PLACES : PLACES / 2;
 }
 
 static void clear_bands(const halo_kernel *k)
@@ -188,17 +182,13 @@ static void fill_bands(const halo_kernel *k)
     }
 }
 
-/*
- * Of row `number` of a matrix. Those of a thread are four blocks apart, so that pixels which are stored together are in
- * different banks.
- */
+/* Of row `number` of a matrix. */
 static block_place place_of_block(const halo_kernel *k, val number)
 {
     const int wide = k->cfg->wide, blocks = conv_halo_blocks(k->cfg);
-    val block = add(div(number, imm(2)), mul(rem(number, imm(2)), imm(CONV_HALO_LANES / 2)));
-    return (block_place){ thread_at(block, 0, wide, blocks, k->cfg->images),
-                          thread_at(block, 1, wide, blocks, k->cfg->images),
-                          thread_at(block, 2, wide, blocks, k->cfg->images) };
+    return (block_place){ thread_at(number, 0, wide, blocks, k->cfg->images),
+                          thread_at(number, 1, wide, blocks, k->cfg->images),
+                          thread_at(number, 2, wide, blocks, k->cfg->images) };
 }
 
 /* The number of a pixel of the box: column `column` of the first row of a block's window. */
@@ -215,18 +205,20 @@ static val pixel_of(const halo_kernel *k, const block_place *b, val column)
 static void place_words(const halo_kernel *k, val channel, band_role *w)
 {
     enum { EVEN = 0x5410, ODD = 0x7632, EVEN_TURNED = 0x1054, ODD_TURNED = 0x3276 };
-    const block_place b = place_of_block(k, w->row);
     val turned = rem(w->row, imm(2));
-    for (int i = 0; i < 2; i++)
-        w->at_x[i] = tensor_address(
-            k->sX, coord(pixel_of(k, &b, add(mul(w->pair, imm(2)), bit_xor(turned, imm(i)))), channel, 0));
+    for (int half = 0; half < HALVES; half++) {
+        const block_place b = place_of_block(k, add(w->row, imm(half * CONV_HALO_LANES / HALVES)));
+        for (int i = 0; i < 2; i++)
+            w->at_x[half][i] = tensor_address(
+                k->sX, coord(pixel_of(k, &b, add(mul(w->pair, imm(2)), bit_xor(turned, imm(i)))), channel, 0));
+    }
     w->even = select(eq(turned, imm(0)), imm_as(U32, EVEN), imm_as(U32, EVEN_TURNED));
     w->odd = select(eq(turned, imm(0)), imm_as(U32, ODD), imm_as(U32, ODD_TURNED));
 }
 
 /*
- * The band of channel 0 and row 0: elements k - m * step of the filter at row m = `row` of the matrix and columns k = 2
- * * pair and the next. Rows beyond the columns of y, whose bands would begin before the zeros, have the last one's.
+ * The band of channel 0 and row 0: elements k - n * step of the filter at column n = `row` of B and places k = 2 * pair
+ * and the next. Columns beyond those of y have the last one's.
  */
 static band_role describe_role(const halo_kernel *k)
 {
@@ -235,7 +227,7 @@ static band_role describe_role(const halo_kernel *k)
                     .row = thread_at(lane(), 1, 4, 8),
                     .pair = thread_at(lane(), 0, 4, 8),
                     .mma = make_tiled_mma(mma_sync_atom(c->form.dtype), 1, 1),
-                    .rX = fragment(U32, compact(shape(4, PLACES))),
+                    .rX = fragment(U32, compact(shape(4, PLACES, HALVES))),
                     .rA = fragment(U32, compact(shape(4, 1, 1))),
                     .rB = fragment(U32, compact(shape(2, 1, 1))),
                     .rBands = fragment(U32, compact(shape(2, VECTOR, c->rows))),
@@ -256,7 +248,7 @@ static void load_words(val address, int offset, int count, tensor r)
     load_at(IR_SHARED, IR_CACHE_DEFAULT, U32, count, address, offset, words);
 }
 
-/* The band of a channel and row: its words of the first 8 columns, and of the others. */
+/* The band of a channel and row: its words of the first 8 places, and of the others. */
 static void load_band(const halo_kernel *k, const band_role *w, int channel, int row, tensor rBand)
 {
     const int offset = 2 * 2 * conv_halo_band(k->cfg) * (row + k->cfg->rows * channel);
@@ -269,30 +261,26 @@ static void load_row(const halo_kernel *k, const band_role *w, val stage, int ro
 {
     const int pixel = 2 * k->size.channels, eight = 8 * pixel; // bytes, after which a swizzle begins anew
     val begin = mul(stage, imm((int)k->size.stage_bytes));
-    for (int p = 0; p < PLACES; p++)
-        load_words(add(w->at_x[p % 2], begin), row * k->size.box_w * pixel + p / 2 * eight, 4, slice(w->rX, _, p));
+    for (int half = 0; half < HALVES; half++)
+        for (int p = 0; p < PLACES; p++)
+            load_words(add(w->at_x[half][p % 2], begin), row * k->size.box_w * pixel + p / 2 * eight, 4,
+                       slice(w->rX, _, p, half));
 }
 
-/* B of a channel: its elements of the pixels. */
+/* A of a channel: its elements of the pixels. */
 static void take_channel(const band_role *w, int channel)
 {
-    for (int half = 0; half < 2; half++)
-        set(w->rB, coord(half, 0, 0),
-            permute_bytes(at(w->rX, channel / 2, 2 * half), at(w->rX, channel / 2, 2 * half + 1),
-                          channel % 2 ? w->odd : w->even));
+    for (int half = 0; half < HALVES; half++)
+        for (int eight = 0; eight < 2; eight++)
+            set(w->rA, coord(half + 2 * eight, 0, 0),
+                permute_bytes(at(w->rX, channel / 2, 2 * eight, half), at(w->rX, channel / 2, 2 * eight + 1, half),
+                              channel % 2 ? w->odd : w->even));
 }
 
-/*
- * A of a band: what is left of it is zeros, and both halves of the diagonal are alike; by steps of 2 it ends with the
- * first half.
- */
-static void take_band(const halo_kernel *k, const band_role *w, int channel, int row)
+static void take_band(const band_role *w, int channel, int row)
 {
-    tensor rBand = slice(w->rBands, _, channel, row);
-    set(w->rA, coord(0, 0, 0), at(rBand, 0));
-    set(w->rA, coord(1, 0, 0), imm_as(U32, 0));
-    set(w->rA, coord(2, 0, 0), at(rBand, 1));
-    set(w->rA, coord(3, 0, 0), k->cfg->step_w == 1 ? at(rBand, 0) : imm_as(U32, 0));
+    for (int i = 0; i < 2; i++)
+        set(w->rB, coord(i, 0, 0), at(w->rBands, i, channel, row));
 }
 
 /* Adds row i of x to all rows of y that see it. */
@@ -308,21 +296,21 @@ static void add_row(const halo_kernel *k, const band_role *w, val stage, int i)
             const int r = i - q * c->step_h;
             if (r < 0 || r >= c->rows)
                 continue;
-            take_band(k, w, channel, r);
+            take_band(w, channel, r);
             gemm(&w->mma, w->rA, w->rB, local_tile(w->rSum, shape(PLACES, 1, 1), coord(0, channel, q)), yes());
         }
     }
 }
 
-/* Where element p of a matrix of sums lies: its column of y, and its block. */
+/* Where element p of a matrix of sums lies: its column of y, and its row of the matrix. */
 static val column_of(const band_role *w, int p)
 {
-    return add(w->row, imm(p / 2 * 8));
+    return add(mul(w->pair, imm(2)), imm(p % 2));
 }
 
 static val block_of(const band_role *w, int p)
 {
-    return add(mul(w->pair, imm(2)), imm(p % 2));
+    return add(w->row, imm(p / 2 * CONV_HALO_LANES / HALVES));
 }
 
 /* The sums of 8 channels of a pixel by the definition. */
@@ -352,7 +340,7 @@ static val is_doubtful(const halo_kernel *k, const band_role *w)
     val zero[CHAINS];
     for (int i = 0; i < CHAINS; i++)
         zero[i] = immf(0);
-    for (int p = 0; p < places_of(k); p++)
+    for (int p = 0; p < PLACES; p++)
         for (int i = 0; i < VECTOR; i++)
             for (int q = 0; q < rows_of(k->cfg); q++)
                 zero[i % CHAINS] = fma(at(w->rSum, p, i, q), immf(0), zero[i % CHAINS]);
@@ -364,11 +352,11 @@ static void stage_pixel(const halo_kernel *k, const band_role *w, const conv_cha
                         val to, int p, int q)
 {
     const conv_form *form = &k->cfg->form;
-    const int bytes = (int)ckl_dtype_bytes(form->out), eight = 8 * k->size.channels * bytes, count = 16 / bytes;
+    const int count = 16 / (int)ckl_dtype_bytes(form->out);
     tensor rY = conv_finish_run(form, &k->p, channels, index, channel, slice(w->rSum, p, _, q));
-    for (int i = 0; i < VECTOR / count; i++) // a swizzle exchanges halves of 32 bytes, and begins anew after 8 pixels
+    for (int i = 0; i < VECTOR / count; i++) // a swizzle exchanges halves of 32 bytes
         copy(local_tile(rY, shape(count), coord(i)),
-             smem_view(add(bit_xor(to, imm(16 * i)), imm(p / 2 * eight)), form->out, compact(leaf(count))), 16);
+             smem_view(bit_xor(to, imm(16 * i)), form->out, compact(leaf(count))), 16);
 }
 
 static void stage_tile(const halo_kernel *k, const band_role *w, const conv_channels *channels, val channel,
@@ -377,13 +365,13 @@ static void stage_tile(const halo_kernel *k, const band_role *w, const conv_chan
     const conv_halo_config *c = k->cfg;
     const bool by_place = c->form.residual || conv_is_custom(&c->form);
     const int width = k->size.cols * c->wide;
-    for (int p = 0; p < places_of(k); p++) {
+    for (int p = 0; p < PLACES; p++) {
         const block_place b = place_of_block(k, block_of(w, p));
         val column = add(mul(b.window, imm(k->size.cols)), column_of(w, p)), x = add(tile->w, column),
             first = mul(b.block, imm(rows_of(c))), h = add(tile->h, first), n = add(tile->n, b.image);
         val index = add(mul(convert(I64, n), k->p.y[0]), mul(convert(I64, h), k->p.y[2]));
         index = add(index, add(mul(convert(I64, x), k->p.y[3]), convert(I64, channel)));
-        val pixel = add(mul(add(mul(b.image, imm(c->high)), first), imm(width)), sub(column, imm(p / 2 * 8)));
+        val pixel = add(mul(add(mul(b.image, imm(c->high)), first), imm(width)), column);
         val inside = lt(column_of(w, p), imm(k->size.cols)),
             there = logical_and(lt(x, conv_number(k->p.y_size[2])), inside);
         there = logical_and(there, lt(n, conv_number(k->p.n)));
@@ -422,7 +410,7 @@ static void multiply(const halo_kernel *k, tiles_ahead *ahead)
         UNROLL(i, (rows_of(c) - 1) * c->step_h + c->rows)
             add_row(k, &w, stage.stage, i);
         IF(vote_any(is_doubtful(k, &w)))
-            for (int p = 0; p < places_of(k); p++)
+            for (int p = 0; p < PLACES; p++)
                 UNROLL(q, rows_of(c))
                     add_taps(k, &w, stage.stage, p, q);
         pipeline_advance(&stage);

@@ -5,7 +5,7 @@
 
 #define CONV_HALO_CONFIG(X, owner)                                                       \
     X(owner, int, warps, "4", "2 4 8", "of 8 channels each")                             \
-    X(owner, int, wide, "1", "1 2 4 8", "windows of 16 columns of x beside each other")  \
+    X(owner, int, wide, "2", "1 2 4 8", "windows of 16 columns of x beside each other")  \
     X(owner, int, high, "16", "4 8 16", "rows of y")                                     \
     X(owner, int, images, "1", "1 2 4 8", "of a tile, where it has all of their pixels") \
     X(owner, int, stages, "2", "2 3 4", "tiles of x in shared memory")                   \
@@ -19,11 +19,12 @@ CONV_CONFIG(conv_halo_config, CONV_HALO_CONFIG);
 enum {
     CONV_HALO_VECTOR = 8,  // channels of a warp, and of a thread
     CONV_HALO_WINDOW = 16, // columns of x of a matrix
-    CONV_HALO_LANES = 8,   // its rows: of x, of blocks side by side, below each other, and of images
+    CONV_HALO_COLUMNS = 8, // of y that it makes at most
+    CONV_HALO_LANES = 16,  // its rows: of blocks side by side, below each other, and of images
 };
 
 /*
- * Zeros before a row of a filter: as far as its band moves along the 16 columns; and its elements with zeros on both
+ * Zeros before a row of a filter: as far as its band moves along the 16 places; and its elements with zeros on both
  * sides.
  */
 static inline int conv_halo_band_before(const conv_halo_config *c)

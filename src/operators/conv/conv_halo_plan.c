@@ -11,16 +11,17 @@ enum {
     TAPS_MAX = 64,
     COLUMNS_MAX = 9, // of a filter
     STEP_MAX = 2,
-    CTAS_MAX = 3, // of an SM
-    ROWS = 2,     // of a block, to consider: three, in two CTAs an SM, take 3 to 5 % more
-    ROWS_MAX = 3, // of a block: four spill, by the epilogues that need most
+    SUMS = 4 * VECTOR, // of a thread for a row of a block
+    CTAS_MAX = 3,      // of an SM
+    ROWS = 2,          // of a block, to consider: three, in two CTAs an SM, take 3 to 5 % more
+    ROWS_MAX = 3,      // of a block: four spill, by the epilogues that need most
 };
 
 conv_halo_shape conv_halo_shape_of(const conv_halo_config *c)
 {
     enum { PADDING = 4 };
     conv_halo_shape s = { .channels = c->warps * VECTOR, .threads = 32 * c->warps };
-    s.cols = (CONV_HALO_WINDOW - c->columns) / c->step_w + 1;
+    s.cols = (int)min_i64(CONV_HALO_COLUMNS, (CONV_HALO_WINDOW - c->columns) / c->step_w + 1);
     s.box_w =
         (int)round_up((c->wide - 1) * s.cols * c->step_w + CONV_HALO_WINDOW, 8); // rows begin where a swizzle does
     s.box_h = (c->high - 1) * c->step_h + c->rows;
@@ -51,12 +52,6 @@ conv_halo_problem conv_halo_of(const ckl_conv_desc *d)
     return h;
 }
 
-/* Sums of a thread for a row of a block: of pixels in the first half of a matrix alone, or in both. */
-static int sums_of(const conv_halo_config *c)
-{
-    return (conv_halo_shape_of(c).cols > CONV_HALO_WINDOW / 2 ? 4 : 2) * VECTOR;
-}
-
 /* As many stages as help, of as many CTAs an SM as registers and shared memory have room for, with two stages each. */
 static void fill_sm(const ckl_device_info *device, int registers, conv_halo_config *c)
 {
@@ -75,7 +70,7 @@ static void fill_sm(const ckl_device_info *device, int registers, conv_halo_conf
  */
 static bool candidate_halo(const void *desc, const ckl_device_info *device, int i, void *config)
 {
-    enum { WIDTHS = 4, BANDS = 16, REST = 66, EPILOGUE = 16 }; // registers: bands in use, the rest, what else is held
+    enum { WIDTHS = 4, BANDS = 16, REST = 82, EPILOGUE = 16 }; // registers: bands in use, the rest, what else is held
     const ckl_conv_desc *d = desc;
     conv_halo_config *c = config;
     const conv_halo_problem *h = &conv_prepared_of(d)->halo;
@@ -98,7 +93,7 @@ static bool candidate_halo(const void *desc, const ckl_device_info *device, int 
         c->images *= 2;
     c->high = rows * conv_halo_blocks(c);
     const bool more = d->residual || d->scale || d->epilogue;
-    fill_sm(device, rows * (sums_of(c) + BANDS) + REST + (more ? EPILOGUE : 0), c);
+    fill_sm(device, rows * (SUMS + BANDS) + REST + (more ? EPILOGUE : 0), c);
     return true;
 }
 
@@ -121,15 +116,15 @@ static int64_t channel_tiles(const ckl_conv_desc *d, const conv_halo_config *c)
 static double instructions_of(const conv_halo_config *c)
 {
     enum {
-        ROW = 44,
-        PRODUCTS = 12,
+        ROW = 56,
+        PRODUCTS = 9,
         STORE = 3,
         TILE = 90,
         SMOOTH = 5
     }; // PRODUCTS: of all channels with a row of a filter
     const int rows = c->high / conv_halo_blocks(c), smooth = c->form.activation > CKL_ACTIVATION_RELU ? SMOOTH : 0;
     return TILE + ((rows - 1.0) * c->step_h + c->rows) * ROW +
-           (double)rows * (c->rows * PRODUCTS + sums_of(c) * (STORE + smooth));
+           (double)rows * (c->rows * PRODUCTS + SUMS * (STORE + smooth));
 }
 
 /*
