@@ -294,7 +294,8 @@ static const char *const cases[] = {
     "heads=16 kv_heads=1 q=4 kv=1300 d=64 batch=2 shortest=700 page=16 cache=e4m3 fill=integers lse=1 impl=sm80 "
     "config='warps=8 row_warps=4 keys=32 stages=3 split=128 run=16 cluster=1' # a warpgroup for all 64, by wgmma",
     "heads=12 kv_heads=1 q=3 kv=500 d=48 dv=112 batch=2 shortest=200 left=150 sinks=1 softcap=4 cache=e4m3 dtype=bf16 "
-    "append=1 lse=1 impl=sm80 config='warps=4 row_warps=4 keys=32 stages=2 split=96' # vectors that are not a multiple",
+    "append=1 lse=1 impl=sm80 config='whole=0 warps=4 row_warps=4 keys=32 stages=2 split=96' # vectors that are not a "
+    "multiple",
     "heads=4 kv_heads=1 q=16 kv=40 d=32 batch=3 shortest=0 page=1 append=1 cache=e4m3 dtype=bf16 left=9",
     "heads=8 kv_heads=1 q=16 kv=66 d=32 batch=9 page=3 left=9 dtype=bf16 lse=1 cache=e4m3 append=1 shortest=0 "
     "fill=hard seed=1",
