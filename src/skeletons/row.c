@@ -78,10 +78,11 @@ bool row_split_choose(int64_t cols, int vec, ckl_dtype dtype, int registers, int
     return true;
 }
 
-void row_split_widen(row_split *s, int64_t rows, int64_t cols, ckl_dtype dtype, int tensors,
-                     const ckl_device_info *device)
+void row_split_finish(row_split *s, int64_t rows, int64_t cols, ckl_dtype dtype, int tensors,
+                      const ckl_device_info *device)
 {
-    enum { WIDE_THREADS = 256, BYTES_MIN = 8 << 10, CTAS_AN_SM = 3 };
+    enum { WIDE_THREADS = 256, BYTES_MIN = 8 << 10, CTAS_AN_SM = 3, EARLY_BYTES_MAX = 1 << 20 };
+    s->early = product_i64(rows, cols) <= EARLY_BYTES_MAX / (tensors * dtype_bytes(dtype));
     if (s->row_threads > 32 || row_split_rows(s) * cols * dtype_bytes(dtype) * tensors >= BYTES_MIN)
         return;
     row_split wide = *s;
@@ -256,6 +257,15 @@ row_place row_here(const row_split *s, val rows, val cols)
     val row = add(mul(cta, imm(row_split_rows(s))), convert(I64, tuple_mode(here, 1)->leaf));
     row_place p = row_place_of(s, rows, cols, row, tuple_mode(here, 0)->leaf);
     return row_place_at(&p, row);
+}
+
+void row_wait(const row_split *s)
+{
+    if (s->early)
+        launch_dependents();
+    grid_wait();
+    if (!s->early)
+        launch_dependents();
 }
 
 row_place row_from(const row_place *p, val start)

@@ -34,6 +34,7 @@
     X(owner, int, vec, "1", "1 2 4 8", "elements of one access, at most 16 bytes")                               \
     X(owner, int, steps, "1", "1 2 4 8 16", "vectors of a thread")                                               \
     X(owner, bool, exact, "0", "0 1", "rows have exactly as many elements as their threads take: no predicates") \
+    X(owner, bool, early, "0", "0 1", "little work: several launches wait for each other at once")               \
     X(owner, bool, ragged, "0", "0 1", "rows start anywhere: vectors between 16-byte boundaries, elements at the ends")
 
 typedef struct row_split {
@@ -63,12 +64,12 @@ int row_vec(ckl_dtype dtype, int64_t rows, int64_t cols, int64_t ldx, int64_t ld
 bool row_split_choose(int64_t cols, int vec, ckl_dtype dtype, int registers, int cluster_max, row_split *s);
 
 /*
- * The same lanes in larger CTAs, where many short rows of so many tensors would spend their time on starting CTAs: 1.2
- * ns each on an H200. Cross-entropy of 60032x520 f32, which only reads, 36.8 us by 64 threads, 30.3 by 256; softmax of
- * 28672x5 f32 2.5 and 1.5.
+ * What depends on the number of rows, of so many tensors. The same lanes in larger CTAs, where many short rows would
+ * spend their time on starting CTAs: 1.2 ns each on an H200. Cross-entropy of 60032x520 f32, which only reads, 36.8 us
+ * by 64 threads, 30.3 by 256; softmax of 28672x5 f32 2.5 and 1.5. And whether row_wait() lets the next launch come early.
  */
-void row_split_widen(row_split *s, int64_t rows, int64_t cols, ckl_dtype dtype, int tensors,
-                     const ckl_device_info *device);
+void row_split_finish(row_split *s, int64_t rows, int64_t cols, ckl_dtype dtype, int tensors,
+                      const ckl_device_info *device);
 
 enum { ROW_STEPS_HALVED = 6 }; // of a thread, where a row has whole CTAs
 
@@ -118,6 +119,13 @@ typedef struct row_place {
 } row_place;
 
 row_place row_here(const row_split *s, val rows, val cols);
+
+/*
+ * Waits for the kernel before; what is above overlaps its end. The next one's CTAs may come then, or, of little work,
+ * sooner, so that several launches wait at once: softmax of 32x256 bf16 takes 1.00 us so, 1.09 else. Those of more work
+ * would crowd some SMs: 1024x1000 f32 takes 2.8 us, 3.9 if they come sooner.
+ */
+void row_wait(const row_split *s);
 
 /* The partition of a tile (COLS) of a row for thread tid of those that share it: (VEC,STEPS). */
 tensor row_partition(const row_split *s, tensor row, val tid);

@@ -184,7 +184,7 @@ static void choose_tiles(const ckl_crossentropy_desc *d, const ckl_device_info *
     if (!split_whole(d, registers, s))
         *s = (row_split){ TILE_THREADS, TILE_THREADS, 1, vec, ELEMENTS / vec, .ragged = is_ragged(d) };
     s->steps = (int)min_i64(s->steps, max_i64(1, ELEMENTS / s->vec)); // the rest in further tiles
-    row_split_widen(s, d->rows, d->cols, d->dtype, 1 + (d->direction == CKL_DIRECTION_BACKWARD), device);
+    row_split_finish(s, d->rows, d->cols, d->dtype, 1 + (d->direction == CKL_DIRECTION_BACKWARD), device);
     if (is_long(d))
         choose_long(d, device, c);
     else if (d->direction == CKL_DIRECTION_BACKWARD && s->row_threads == TILE_THREADS)

@@ -256,9 +256,7 @@ static void forward(const problem *k)
 {
     row_place place = row_here(&k->split, k->p.rows, k->p.cols);
     prefetch_small_rows(&k->p.x, 1, k->p.rows, k->p.cols, k->p.ldx, k->cfg->dtype);
-    grid_wait(); // what is above overlaps the end of the kernel before
-    IF(le(k->p.cols, imm(cols_at_once(k)))) // CTAs of the kernel behind long rows would crowd some SMs
-        launch_dependents();
+    row_wait(&k->split);
     row_loss l = { .k = k };
     begin_sums(k, l.sums);
     val target = load_target(k, place.row, place.exists);
@@ -415,8 +413,7 @@ static void backward(const problem *k)
     for (int i = 0; i < all.count; i++)
         tile[i] = make_tile(k, &all.of[i]);
     prefetch_small_rows(&k->p.x, 1, k->p.rows, k->p.cols, k->p.ldx, k->cfg->dtype);
-    launch_dependents();
-    grid_wait(); // what is above overlaps the end of the kernel before
+    row_wait(&k->split);
     val target = load_target(k, row.row, row.exists);
     for (int i = 0; i < all.count; i++) // these overlap the class's loads, of which one waits for the other
         (k->in_phase ? row_load : row_load_among)(&tile[i].split, &tile[i].place, tile[i].tXgX, tile[i].rX, 0);

@@ -326,7 +326,7 @@ static void choose_forward_rows(const norm_rows *d, const ckl_device_info *devic
         const bool halves = d->centred || s->ragged; // RMS norm of aligned rows does not gain: 2000x640 2.6 us, 2.8
         if (halves && d->dtype != CKL_F32 && !d->residual)
             halve_lanes(d, s);
-        row_split_widen(s, d->rows, d->cols, d->dtype, 2, device);
+        row_split_finish(s, d->rows, d->cols, d->dtype, 2, device);
         const int threads = forward_threads(d, s);
         c->ctas_per_sm = d->residual && threads == FORWARD_THREADS ? residual_ctas(d, s) : threads / s->threads;
     }
@@ -356,7 +356,7 @@ bool norm_candidate_forward(const void *desc, const ckl_device_info *device, int
     if (d->direction != CKL_DIRECTION_FORWARD ||
         !row_split_candidate(d->cols, d->dtype, norm_widest_vector(d), i, &c->split))
         return false;
-    row_split_widen(&c->split, d->rows, d->cols, d->dtype, 2, device);
+    row_split_finish(&c->split, d->rows, d->cols, d->dtype, 2, device);
     c->prefetch = norm_is_prefetched(d, c);
     return true;
 }

@@ -479,13 +479,12 @@ void norm_forward(const void *config, int kernel)
         min_ctas_per_sm(cfg->ctas_per_sm); // rows that start anywhere take more registers
     make_variables(&r);
     prefetch(&r);
-    if (!cfg->shared_weights) // not for CTAs that stay: the next kernel's would crowd the SMs of the first to end
-        launch_dependents();
-    grid_wait(); // what is above overlaps the end of the kernel before
     if (cfg->shared_weights) {
+        grid_wait(); // the next kernel's CTAs would crowd the SMs of the first of these to end
         forward_persistent(&r);
         return;
     }
+    row_wait(&r.split);
     if (!cfg->tiled)
         load_row(&r);
     cluster_meet(cfg->split.cluster);

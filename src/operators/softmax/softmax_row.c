@@ -167,8 +167,7 @@ static void backward(const rows *r)
 void softmax_row(const void *config, int kernel)
 {
     rows r = begin(config, kernel);
-    launch_dependents();
-    grid_wait(); // what is above overlaps the end of the kernel before
+    row_wait(&r.split);
     if (softmax_is_forward(r.form))
         forward(&r);
     else

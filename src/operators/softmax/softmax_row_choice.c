@@ -61,7 +61,7 @@ ckl_status softmax_choose_row(const void *desc, const ckl_device_info *device, v
     if (!(is_ragged(d) && row_split_choose_ragged(d->n, d->dtype, row_registers(d), 1, &c->split)) &&
         !row_split_choose(d->n, softmax_vec_of(d), d->dtype, row_registers(d), 1, &c->split))
         FAIL(CKL_UNSUPPORTED, "softmax row: rows of n=%" PRId64 " do not fit the registers of one CTA", d->n);
-    row_split_widen(&c->split, d->outer, d->n, d->dtype, 2, device);
+    row_split_finish(&c->split, d->outer, d->n, d->dtype, 2, device);
     if (d->direction == CKL_DIRECTION_FORWARD && !d->log && d->mask == CKL_SOFTMAX_MASK_NONE && !is_ragged(d))
         row_split_halve(d->n, ROW_BOUNDED_THREADS, ROW_STEPS_HALVED, &c->split);
     if (d->direction == CKL_DIRECTION_BACKWARD && c->split.vec * c->split.steps > ROW_BACKWARD_ELEMENTS)
@@ -80,7 +80,7 @@ bool softmax_candidate_row(const void *desc, const ckl_device_info *device, int 
     c->form = softmax_form_of(d);
     if (!row_split_candidate(d->n, d->dtype, softmax_vec_of(d), i, &c->split))
         return false;
-    row_split_widen(&c->split, d->outer, d->n, d->dtype, 2, device);
+    row_split_finish(&c->split, d->outer, d->n, d->dtype, 2, device);
     return true;
 }
 
