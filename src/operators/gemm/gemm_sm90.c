@@ -10,6 +10,7 @@
  * other's mainloop).
  */
 #include "operators/gemm/gemm_sm90.h"
+#include "skeletons/prefetch.h"
 
 /* Registers of a thread by role, together no more than the 64K of an SM; 0: as the kernel starts. */
 typedef struct role_registers {
@@ -41,6 +42,10 @@ static void initialise(const sm90_kernel *k)
             mbarrier_init(smem_address(k->x_barriers + 8 * b), 1);
         gemm_sm90_parts_init(k);
         fence_mbarrier_init();
+    }
+    IF(eq(thread(), imm(32))) { // beside the barriers' thread
+        prefetch_share(k->p.ahead_a, k->p.ahead_a_bytes, CKL_U8);
+        prefetch_share(k->p.ahead_b, k->p.ahead_b_bytes, CKL_U8);
     }
     cluster_sync();
     grid_wait(); // what is above overlaps the end of the kernel before

@@ -1,5 +1,6 @@
 /* gemm_sm90_plan.c - the host side of the Hopper kernel: what is chosen beside a tile, and the launch. */
 #include "operators/gemm/gemm_plan.h"
+#include "skeletons/prefetch.h"
 
 /* Copies of 16 bytes, as TMA makes them. */
 static ckl_status check_pointer_alignment(const ckl_gemm_args *x, const gemm_sm90_config *c)
@@ -71,6 +72,27 @@ static param_tensor rows_in_turn(const ckl_gemm_desc *d, const void *pointer, in
     return rows;
 }
 
+/* Bytes from the first element of a matrix, or a batch of them, to its last. */
+static int64_t span_of(const param_tensor *t, ckl_dtype dtype)
+{
+    int64_t last = 0;
+    for (int i = 0; i < IR_TENSOR_MAP_RANK_MAX; i++)
+        last = sum_i64(last, product_i64(max_i64(t->size[i] - 1, 0), t->stride[i]));
+    return product_i64(last + 1, (int64_t)ckl_dtype_bytes(dtype));
+}
+
+/* Lets small operands come to L2 while the kernel before may still run. */
+static void ask_ahead(const ckl_gemm_desc *d, gemm_pitched_params *p, const param_tensor *a, const param_tensor *b)
+{
+    const int64_t bytes_a = span_of(a, d->a), bytes_b = span_of(b, d->b ? d->b : d->a);
+    if (d->pointers || sum_i64(bytes_a, bytes_b) > PREFETCHED_BYTES)
+        return;
+    p->ahead_a = a->pointer;
+    p->ahead_b = b->pointer;
+    p->ahead_a_bytes = (uint32_t)bytes_a;
+    p->ahead_b_bytes = (uint32_t)bytes_b;
+}
+
 ckl_status gemm_sm90_launch(const ckl_plan *plan, const gemm_sm90_config *c, const ckl_gemm_desc *d, int64_t k,
                             const ckl_gemm_args *x, ckl_stream stream)
 {
@@ -80,7 +102,7 @@ ckl_status gemm_sm90_launch(const ckl_plan *plan, const gemm_sm90_config *c, con
     whole.k = k;
     const param_tensor a = gemm_tensor_of(&whole, 'a', x->a), b = gemm_tensor_of(&whole, 'b', x->b);
     const param_tensor scales_a = scales_of(d, 'a', x->scale_a), scales_b = scales_of(d, 'b', x->scale_b);
-    const gemm_pitched_params params = {
+    gemm_pitched_params params = {
         GEMM_PARAMS_OF_CALL(d, x),
         .A = swap ? b : a,
         .B = swap ? a : b,
@@ -98,6 +120,7 @@ ckl_status gemm_sm90_launch(const ckl_plan *plan, const gemm_sm90_config *c, con
         .batch = (uint32_t)gemm_products(d),
         .alone = c->alone,
     };
+    ask_ahead(d, &params, &a, &b);
     const int64_t tiles = gemm_sm90_tiles(d, c);
     const int64_t clusters = c->persistent ? min_i64(tiles, plan->kernels[0].clusters_resident) : tiles;
     const plan_grid grid = { .x = clusters * c->cluster_m * c->cluster_n * c->split };
