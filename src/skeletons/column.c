@@ -115,7 +115,29 @@ static tiled_copy vectors_of(const column_split *s, ckl_dtype dtype)
                            compact(shape(s->vec, 1)));
 }
 
-column_place column_in_strip(const column_split *s, val n, val inner, val strips, val strip_of_all)
+/* The number of this thread among those along a line. */
+static val lane_of(const column_split *s)
+{
+    return thread_at(thread(), 0, s->lanes, groups_of(s));
+}
+
+/*
+ * To the vectors of a ragged line. Lane 0 has the vector before the strip's first, the last lane one behind its last,
+ * so that the sums of all columns are whole of which a vector of the strip has one.
+ */
+static void shift_to_vectors(const column_split *s, column_place *p, val n, val inner, val ld)
+{
+    const val line = add(mul(convert(U32, p->outer), convert(U32, n)), p->line); // modulo 2^32, a multiple of vec
+    p->shift = add(bit_and(mul(line, convert(U32, ld)), imm(s->vec - 1)), imm(s->vec));
+    const val back = convert(I64, p->shift);
+    p->column = sub(p->column, back);
+    p->inner = inner;
+    p->cX = coordinates_from(p->cX, 0, sub(imm64(0), back));
+    const val exists = logical_and(gt(p->column, imm64(-s->vec)), lt(p->column, inner));
+    p->lines = select(exists, convert(U32, n), imm(0));
+}
+
+column_place column_in_strip(const column_split *s, val n, val inner, val ld, val strips, val strip_of_all)
 {
     int64_t columns = column_split_columns(s), lines = (int64_t)groups_of(s) * s->steps;
     val strip = convert(I64, rem(strip_of_all, strips));
@@ -127,35 +149,11 @@ column_place column_in_strip(const column_split *s, val n, val inner, val strips
     column_place p = { .outer = convert(I64, div(strip_of_all, strips)), .cX = cX };
     p.column = coordinate(cX, 0, 0);
     p.line = coordinate(cX, 1, 0);
-    val exists = lt(p.column, inner);
+    const val exists = lt(p.column, inner);
     p.lines = select(exists, convert(U32, n), imm(0));
+    if (s->ragged)
+        shift_to_vectors(s, &p, n, inner, ld);
     return p;
-}
-
-/* The number of this thread among those along a line. */
-static val lane_of(const column_split *s)
-{
-    return thread_at(thread(), 0, s->lanes, groups_of(s));
-}
-
-/*
- * Lane 0 has the vector before the strip's first, the last lane one behind its last, so that the sums of all columns
- * are whole of which a vector of the strip has one.
- */
-column_place column_shifted(const column_split *s, const column_place *p, val n, val inner, val ld)
-{
-    column_place shifted = *p;
-    if (!s->ragged)
-        return shifted;
-    const val line = add(mul(convert(U32, p->outer), convert(U32, n)), p->line); // modulo 2^32, a multiple of vec
-    shifted.shift = add(bit_and(mul(line, convert(U32, ld)), imm(s->vec - 1)), imm(s->vec));
-    const val back = convert(I64, shifted.shift);
-    shifted.column = sub(p->column, back);
-    shifted.inner = inner;
-    shifted.cX = coordinates_from(p->cX, 0, sub(imm64(0), back));
-    const val exists = logical_and(gt(shifted.column, imm64(-s->vec)), lt(shifted.column, inner));
-    shifted.lines = select(exists, convert(U32, n), imm(0));
-    return shifted;
 }
 
 val column_number(const column_split *s, const column_place *p, int e)
@@ -169,7 +167,7 @@ column_place column_here(const column_split *s, val n, val inner, val strips)
     launch_bounds(s->threads, 0);
     cluster_size(s->cluster);
     val first = div(cta_x(), imm(s->cluster));
-    return column_in_strip(s, n, inner, strips, first);
+    return column_in_strip(s, n, inner, imm64(0), strips, first);
 }
 
 column_place column_from(const column_place *p, val start)

@@ -73,14 +73,11 @@ typedef struct column_place {
 
 column_place column_here(const column_split *s, val n, val inner, val strips);
 
-/* The same in another strip; strips are numbered (u32) side by side first, then by outer. */
-column_place column_in_strip(const column_split *s, val n, val inner, val strips, val strip);
-
 /*
- * The place with the vectors of a ragged split, where tensors begin at one of them; ld: of any of the tensors. Else as
- * it is.
+ * The same in another strip; strips are numbered (u32) side by side first, then by outer. ld: of any of the tensors,
+ * whose vectors a ragged split takes if they begin at one; column_here() has none.
  */
-column_place column_shifted(const column_split *s, const column_place *p, val n, val inner, val ld);
+column_place column_in_strip(const column_split *s, val n, val inner, val ld, val strips, val strip);
 
 /*
  * The place of value e of this thread among the columns for which its strip has room: u32. Values past the strip fill

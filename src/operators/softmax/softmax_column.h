@@ -141,8 +141,7 @@ static inline column_place place_of_tile(const columns *c, val tile)
 
 static inline column_place place_in(const columns *c, val strip)
 {
-    const column_place place = column_in_strip(&c->split, c->p.n, c->p.inner, c->p.strips, strip);
-    return column_shifted(&c->split, &place, c->p.n, c->p.inner, c->p.ldx);
+    return column_in_strip(&c->split, c->p.n, c->p.inner, c->p.ldx, c->p.strips, strip);
 }
 
 /* In softmax_column_chunk.c */

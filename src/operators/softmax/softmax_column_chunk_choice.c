@@ -142,18 +142,6 @@ static int lanes_of(const ckl_softmax_desc *d, int lines)
     return lanes;
 }
 
-/* The same in chunks that are held: less than lines only where all SMs together hold less than the inputs. */
-static int held_lanes(const ckl_softmax_desc *d, const ckl_device_info *device, const softmax_column_config *c,
-                      int lines)
-{
-    const int64_t bytes = product_i64(tensor_bytes(d), softmax_inputs(&c->form));
-    if (c->fold > 1)
-        return lanes_of(d, 2);
-    if (bytes >= (int64_t)SM_BYTES * device->sm_count)
-        return lanes_of(d, lines);
-    return lines * LINE_BYTES / (softmax_vec_of(d) * dtype_bytes(d->dtype));
-}
-
 /* Lines of a thread in a tile of a chunk. */
 static int held_steps(const ckl_softmax_desc *d, const softmax_column_config *c)
 {
@@ -210,11 +198,9 @@ static bool fits_whole_ragged(const ckl_softmax_desc *d, softmax_column_config *
     enum { LANES = 16, LANES_MIN = 8, TILES_FEW = 5 };
     const bool many = is_half_forward(d);
     const int vec = row_vec_full(d->dtype);
-    const int64_t room = ragged_room(d, ragged_lanes(d, chunk_vec(d)), chunk_vec(d)); // of chunks
     for (int lanes = LANES; lanes >= (many ? LANES_MIN : LANES); lanes /= 2)
         for (int ctas = HELD_CTAS; ctas >= (many ? FEWER_CTAS : HELD_CTAS); ctas--)
-            if (split_held(d, ctas, lanes, vec, 0, c) == 1 && c->tiles <= TILES_FEW &&
-                2 * ragged_room(d, lanes, vec) <= 3 * room)
+            if (split_held(d, ctas, lanes, vec, 0, c) == 1 && c->tiles <= TILES_FEW)
                 return true;
     return false;
 }
@@ -286,9 +272,9 @@ static ckl_status choose_chunks(const ckl_softmax_desc *d, const ckl_device_info
              "%s: chosen on Hopper, where it was measured: large tensors, long columns, lines of whole vectors", what);
     c->form = softmax_form_of(d);
     const int64_t least = is_forward(d) ? HELD_CTAS * (int64_t)device->sm_count : device->sm_count;
-    const int lanes = is_ragged(d) ? ragged_lanes(d, chunk_vec(d)) : held_lanes(d, device, c, 1);
+    const int lanes = is_ragged(d) ? ragged_lanes(d, chunk_vec(d)) : lanes_of(d, c->fold > 1 ? 2 : 1);
     const int at_once = is_half_forward(d) ? device->sm_count * 3 / 4 : device->sm_count;
-    const int wide = is_ragged(d) ? lanes : held_lanes(d, device, c, 2);
+    const int wide = is_ragged(d) ? lanes : lanes_of(d, 2);
     const bool is_whole = (begins_in_sectors(d) && fits_whole(d, wide, c)) || fits_whole(d, lanes, c);
     c->loading = is_whole ? 0 : at_once;
     if (!c->loading)
@@ -305,13 +291,13 @@ static ckl_status choose_chunks(const ckl_softmax_desc *d, const ckl_device_info
 /* Of few columns, or one, which is a row, as many lines are one as make up whole vectors, if a strip has all. */
 static int held_fold_of(const ckl_softmax_desc *d)
 {
-    enum { ACCESS_BYTES = 16, BYTES_MIN = 16 << 20 };
+    enum { ACCESS_BYTES = 16 };
     const int64_t bytes = d->inner * dtype_bytes(d->dtype);
     int fold = 1;
     while (fold * bytes % ACCESS_BYTES)
         fold *= 2;
     const bool fits = d->inner <= WARP && fold * bytes <= 2 * LINE_BYTES && d->n % fold == 0;
-    return fits && is_dense(d) && tensor_bytes(d) >= BYTES_MIN ? fold : 1;
+    return fits && is_dense(d) ? fold : 1;
 }
 
 ckl_status softmax_choose_column_held(const void *desc, const ckl_device_info *device, void *config)
