@@ -16,6 +16,8 @@
 #include "operators/conv/conv_bands.h"
 #include "operators/conv/conv_epilogue.h"
 
+enum { UNITS = 4 }; // of x that a thread copies at once
+
 /* Everything a thread knows. */
 typedef struct bands {
     const conv_bands_config *cfg;
@@ -66,42 +68,88 @@ static val plane_of(const bands *k, const val stride[CONV_RANK])
     return add(mul(convert(I64, k->tile.n), stride[0]), mul(convert(I64, k->channel), stride[4]));
 }
 
-/* Begins to copy unit `number` of the rows of x: those outside are zeros. corner: of what is copied, in the planes. */
-static void copy_unit(const bands *k, const conv_tile_place *corner, val plane, val number)
+/* Where a unit of x is: in the planes, from the first on, and in shared memory; is there one? */
+typedef struct unit_place {
+    val image, offset, column, row, inside;
+} unit_place;
+
+/* Unit `number` of whole planes, which follow each other. */
+static unit_place unit_of_planes(const bands *k, val number)
 {
     const conv_bands_config *c = k->cfg;
-    const conv_values *p = &k->p;
-    const int units = BANDS_BLOCK * (k->size.blocks + 1) / c->unit, bytes = 2 * c->unit;
-    const val row = quotient(number, units), at = mul(sub(number, mul(row, imm(units))), imm(c->unit)),
-              image = quotient(row, k->size.box_h);
-    const val w = add(corner->w, at), h = add(corner->h, sub(row, mul(image, imm(k->size.box_h))));
-    val inside = logical_and(lt(w, conv_number(p->x_size[2])), lt(h, conv_number(p->x_size[1])));
-    val offset = add(mul(h, conv_number(p->x[2])), w);
-    offset = c->unit > 1 ? offset : select(inside, offset, imm_as(U32, 0));
-    val index = add(plane, convert(I64, offset));
-    if (c->images > 1) {
-        inside = logical_and(inside, lt(add(k->tile.n, image), conv_number(p->n)));
-        index = add(index, mul(convert(I64, image), p->x[0]));
-    }
-    const val from = gmem_address(p->from[CONV_X], c->form.dtype, index);
-    if (c->unit > 1) {
-        cp_async(tensor_address(k->sX, coord(at, row)), from, bytes,
-                 select(inside, imm_as(U32, bytes), imm_as(U32, 0)));
-        return;
-    }
-    const packed one = load_packed_if(inside, gmem_tensor(from, c->form.dtype, compact(leaf(1))), 2);
-    copy(one.rWords, smem_view(tensor_address(k->sX, coord(at, row)), one.rWords.dtype, one.rWords.layout), 2);
+    const int units = c->x_wide / c->unit;
+    const val image = quotient(number, units * c->x_high), e = sub(number, mul(image, imm(units * c->x_high))),
+              row = quotient(e, units), at = mul(sub(e, mul(row, imm(units))), imm(c->unit));
+    return (unit_place){ .image = image,
+                         .offset = mul(e, imm(c->unit)),
+                         .column = add(at, add(conv_number(k->p.pad[2]), imm(c->lead + c->shift))),
+                         .row = add(add(row, conv_number(k->p.pad[1])), mul(image, imm(k->size.box_h))),
+                         .inside = lt(image, imm(c->images)) };
 }
 
+/* Unit `number` of the box below a tile. */
+static unit_place unit_of_box(const bands *k, val number)
+{
+    const conv_bands_config *c = k->cfg;
+    const int units = BANDS_BLOCK * (k->size.blocks + 1) / c->unit;
+    const val row = quotient(number, units), at = mul(sub(number, mul(row, imm(units))), imm(c->unit)),
+              image = quotient(row, k->size.box_h);
+    const val w = add(sub(k->tile.w, add(conv_number(k->p.pad[2]), imm(c->lead + c->shift))), at),
+              h = add(sub(k->tile.h, conv_number(k->p.pad[1])), sub(row, mul(image, imm(k->size.box_h))));
+    val inside = logical_and(lt(w, conv_number(k->p.x_size[2])), lt(h, conv_number(k->p.x_size[1])));
+    return (unit_place){ .image = image,
+                         .offset = add(mul(h, conv_number(k->p.x[2])), w),
+                         .column = at,
+                         .row = row,
+                         .inside = logical_and(inside, lt(row, imm(k->size.x_rows))) };
+}
+
+static val x_address(const bands *k, const unit_place *u, val plane)
+{
+    const val index = add(plane, convert(I64, u->offset));
+    return gmem_address(k->p.from[CONV_X], k->cfg->form.dtype,
+                        k->cfg->images > 1 ? add(index, mul(convert(I64, u->image), k->p.x[0])) : index);
+}
+
+/* Copies units `first` and those of the next turns of threads: single elements, which are all under way at once. */
+static void copy_units(const bands *k, val plane, val first)
+{
+    const conv_bands_config *c = k->cfg;
+    const int bytes = 2 * c->unit;
+    unit_place u[UNITS];
+    packed rX[UNITS];
+    for (int i = 0; i < UNITS; i++) {
+        const val number = add(first, imm(i * k->size.threads));
+        u[i] = c->x_high ? unit_of_planes(k, number) : unit_of_box(k, number);
+        if (c->images > 1)
+            u[i].inside = logical_and(u[i].inside, lt(add(k->tile.n, u[i].image), conv_number(k->p.n)));
+        const val from = x_address(k, &u[i], plane);
+        if (c->unit == 1)
+            rX[i] = load_packed_if(u[i].inside, gmem_tensor(from, c->form.dtype, compact(leaf(1))), bytes);
+        else IF(u[i].inside)
+            cp_async(tensor_address(k->sX, coord(u[i].column, u[i].row)), from, bytes, imm_as(U32, bytes));
+    }
+    for (int i = 0; i < UNITS && c->unit == 1; i++)
+        IF(u[i].inside) {
+            const val to = tensor_address(k->sX, coord(u[i].column, u[i].row));
+            copy(rX[i].rWords, smem_view(to, rX[i].rWords.dtype, rX[i].rWords.layout), bytes);
+        }
+}
+
+/* Zeros, and what there is of x. */
 static void copy_x(const bands *k)
 {
     const conv_bands_config *c = k->cfg;
-    const int count = k->size.x_rows * BANDS_BLOCK * (k->size.blocks + 1) / c->unit;
-    const conv_tile_place corner = { .w = sub(k->tile.w, add(conv_number(k->p.pad[2]), imm(c->lead + c->shift))),
-                                     .h = sub(k->tile.h, conv_number(k->p.pad[1])) };
+    const int units = c->x_high ? c->images * c->x_high * c->x_wide / c->unit
+                                : k->size.x_rows * BANDS_BLOCK * (k->size.blocks + 1) / c->unit;
+    tensor rZeros = fragment(U32, compact(leaf(4)));
+    fill(rZeros, imm_as(U32, 0));
+    LOOP_FROM(i, thread(), imm(k->size.x_rows * k->size.x_pitch / BANDS_BLOCK), imm(k->size.threads))
+        copy(rZeros, smem_view(add(k->sX.address, mul(i, imm(16))), U32, compact(leaf(4))), 16);
+    cta_sync();
     const val plane = plane_of(k, k->p.x);
-    LOOP_FROM(i, thread(), imm(count), imm(k->size.threads))
-        copy_unit(k, &corner, plane, i);
+    LOOP_FROM(i, thread(), imm(units), imm(UNITS * k->size.threads))
+        copy_units(k, plane, i);
     cp_async_commit();
 }
 

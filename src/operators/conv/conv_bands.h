@@ -9,6 +9,8 @@
     X(owner, int, high, "56", "", "rows")                                                  \
     X(owner, int, images, "1", "1 2 4 8 16", "of a tile, where it has all of their rows")  \
     X(owner, int, ctas, "4", "1 2 3 4 5 6 7 8", "that must fit an SM")                     \
+    X(owner, int, x_high, "0", "", "rows of x under a tile of whole planes; 0: a box")     \
+    X(owner, int, x_wide, "0", "", "columns of it")                                        \
     X(owner, int, unit, "8", "", "columns of x that are copied at once")                   \
     X(owner, int, run, "8", "", "columns of y that are stored at once")                    \
     X(owner, int, lead, "0", "", "columns that the first matrix has before a tile's")      \

@@ -553,7 +553,8 @@ const char *const conv_cases[] = {
     "columns",
     "n=2 c=3 h=21 w=40 k=3 groups=3 r=4 s=3 pad=1 layout=nchw direction=data dtype=bf16 impl=bands # turned round",
     "n=2 c=3 h=9 w=24 k=3 groups=3 r=2 s=8 pad_left=3 pad_top=1 layout=nchw out=f32 residual=1 impl=bands",
-    "n=2 c=3 h=9 w=24 k=3 groups=3 r=9 s=9 pad=4 layout=nchw fill=hard impl=bands config='high=3 warps=1'",
+    "n=2 c=3 h=9 w=24 k=3 groups=3 r=9 s=9 pad=4 layout=nchw fill=hard impl=bands config='high=3 warps=1 x_high=0 "
+    "x_wide=0'",
     "n=2 c=4 h=9 w=28 k=4 groups=4 direction=data pad=3 layout=nchw fill=hard impl=bands # dy begins inside",
     "n=2 c=3 h=9 w=17 k=3 groups=3 pad=1 layout=nchw epilogue=tril impl=bands",
     "n=2 c=3 h=5 w=1 k=3 groups=3 pad=1 r=1 s=3 pad_left=7 layout=nchw dtype=bf16 impl=bands # columns of padding "
