@@ -1,6 +1,7 @@
 /* conv_bands.h - a filter a channel in planes by tensor cores: what the kernel and its host side derive from a config. */
 #pragma once
 
+#include "base/math.h"
 #include "operators/conv/conv_config.h"
 
 #define CONV_BANDS_CONFIG(X, owner)                                                        \
@@ -36,6 +37,12 @@ typedef struct conv_bands_shape {
     int x_pitch, y_pitch; // elements from row to row in shared memory, so that eight rows are in different banks
     int64_t smem_bytes;
 } conv_bands_shape;
+
+/* Columns of y before a tile's first in shared memory, so that this begins at whole 16 bytes. */
+static inline int bands_edge(const conv_bands_config *c)
+{
+    return (int)round_up(c->lead, BANDS_BLOCK);
+}
 
 conv_bands_shape conv_bands_shape_of(const conv_bands_config *config);
 

@@ -10,7 +10,7 @@ enum {
     ROWS_MAX = 9,  // of a filter: their bands stay in registers
     CTAS_MAX = 8,  // of an SM
     WARPS_MAX = 8,
-    EDGE = 4, // rows of sums are read in vectors of so many
+    EVEN = 2, // sums come in pairs
 };
 
 conv_bands_shape conv_bands_shape_of(const conv_bands_config *c)
@@ -19,15 +19,15 @@ conv_bands_shape conv_bands_shape_of(const conv_bands_config *c)
     s.box_h = c->high - 1 + c->rows;
     s.x_rows = s.box_h * c->images;
     s.x_pitch = BANDS_BLOCK * ((s.blocks + 1) | 1);
-    s.y_pitch = BANDS_BLOCK * (s.blocks | 1);
+    s.y_pitch = BANDS_BLOCK * ((int)ceil_div(bands_edge(c) - c->lead + BANDS_BLOCK * s.blocks, BANDS_BLOCK) | 1);
     s.smem_bytes = 2 * ((int64_t)s.x_pitch * s.x_rows + BANDS_BAND * c->rows) +
-                   4 * (int64_t)s.y_pitch * BANDS_ROWS * c->warps + 64;
+                   (int64_t)s.y_pitch * BANDS_ROWS * c->warps * (int)ckl_dtype_bytes(c->form.out) + 64;
     return s;
 }
 
 /*
  * Copies are of as many columns as divide a row of x and leave windows where every tap sees its columns, and the first
- * block begins before the tile by whole vectors of sums.
+ * block begins before the tile by whole pairs.
  */
 static void derive(const ckl_conv_desc *d, conv_bands_config *c)
 {
@@ -38,10 +38,10 @@ static void derive(const ckl_conv_desc *d, conv_bands_config *c)
         const int before = (int)((c->unit - pad % c->unit) % c->unit); // from where copies begin to the first tap's
         if (forward.w % c->unit)
             continue;
-        for (c->shift = before < room ? before : room; c->shift > 0 && (before - c->shift) % EDGE; c->shift--)
+        for (c->shift = before < room ? before : room; c->shift > 0 && (before - c->shift) % EVEN; c->shift--)
             ;
         c->lead = before - c->shift;
-        if (c->lead % EDGE == 0)
+        if (c->lead % EVEN == 0)
             break;
     }
     if (c->unit == 1)
