@@ -76,6 +76,7 @@ TEST(kernels)
         { "stem", 3, 16, 1, 11, CKL_IMAGE_NCHW },
         { "narrow", 8, 7, 1, 11, CKL_IMAGE_NHWC },
         { "halo", 24, 24, 24, 11, CKL_IMAGE_NHWC },
+        { "bands", 6, 6, 6, 11, CKL_IMAGE_NCHW },
         { "depthwise", 16, 16, 16, 11, CKL_IMAGE_NHWC },
         { "depthwise", 5, 5, 5, 11, CKL_IMAGE_NCHW },
         { "sliding", 6, 6, 6, 11, CKL_IMAGE_NHWC },

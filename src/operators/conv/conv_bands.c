@@ -5,7 +5,7 @@
  * A CTA copies the rows of x under a tile of one channel's planes to shared memory, with zeros outside. 16 columns of
  * 16 rows of x are A of an mma.sync. B has a row of the filter as a band: column n of 8 has it from place n on, so
  * that the product is what the row adds to 8 columns of 16 rows of y. All windows have the same bands, which stay in
- * registers. Sums go through shared memory, so that neighbours store whole lines.
+ * registers. y goes through shared memory, so that neighbours store whole lines.
  *
  * The zeros beside the filter make NaN of an infinity that y does not see. So where a sum is no finite number it is
  * computed by the definition.
@@ -15,6 +15,8 @@
 #include "cute/vectors.h"
 #include "operators/conv/conv_bands.h"
 #include "operators/conv/conv_epilogue.h"
+
+enum { UNITS = 4 }; // of x that a thread copies at once
 
 /* Everything a thread knows. */
 typedef struct bands {
@@ -26,7 +28,7 @@ typedef struct bands {
     conv_channels channels; // one
     tensor sX;              // (COLUMN,ROW)
     tensor sBands;          // (ELEMENT,ROW)
-    tensor sY;              // (COLUMN,ROW) of f32, the warp's
+    tensor sY;              // (COLUMN,ROW), the warp's
     tiled_mma mma;
     tensor rBands; // (WORD,ROW): B of each row of the filter
 } bands;
@@ -37,7 +39,7 @@ static void describe(bands *k)
     const conv_bands_shape *s = &k->size;
     k->sX = smem_tensor("X", c->form.dtype, compact(shape(s->x_pitch, s->x_rows)), 16);
     k->sBands = smem_tensor("bands", c->form.dtype, compact(shape(BANDS_BAND, c->rows)), 16);
-    tensor sY = smem_tensor("Y", F32, compact(shape(s->y_pitch, BANDS_ROWS, c->warps)), 16);
+    tensor sY = smem_tensor("Y", c->form.out, compact(shape(s->y_pitch, BANDS_ROWS, c->warps)), 16);
     k->sY = slice(sY, _, _, warp());
     k->mma = make_tiled_mma(mma_sync_atom(c->form.dtype), 1, 1);
     k->rBands = fragment(U32, compact(shape(2, c->rows)));
@@ -66,42 +68,88 @@ static val plane_of(const bands *k, const val stride[CONV_RANK])
     return add(mul(convert(I64, k->tile.n), stride[0]), mul(convert(I64, k->channel), stride[4]));
 }
 
-/* Begins to copy unit `number` of the rows of x: those outside are zeros. corner: of what is copied, in the planes. */
-static void copy_unit(const bands *k, const conv_tile_place *corner, val plane, val number)
+/* Where a unit of x is: in the planes, from the first on, and in shared memory; is there one? */
+typedef struct unit_place {
+    val image, offset, column, row, inside;
+} unit_place;
+
+/* Unit `number` of whole planes, which follow each other. */
+static unit_place unit_of_planes(const bands *k, val number)
 {
     const conv_bands_config *c = k->cfg;
-    const conv_values *p = &k->p;
-    const int units = BANDS_BLOCK * (k->size.blocks + 1) / c->unit, bytes = 2 * c->unit;
-    const val row = quotient(number, units), at = mul(sub(number, mul(row, imm(units))), imm(c->unit)),
-              image = quotient(row, k->size.box_h);
-    const val w = add(corner->w, at), h = add(corner->h, sub(row, mul(image, imm(k->size.box_h))));
-    val inside = logical_and(lt(w, conv_number(p->x_size[2])), lt(h, conv_number(p->x_size[1])));
-    val offset = add(mul(h, conv_number(p->x[2])), w);
-    offset = c->unit > 1 ? offset : select(inside, offset, imm_as(U32, 0));
-    val index = add(plane, convert(I64, offset));
-    if (c->images > 1) {
-        inside = logical_and(inside, lt(add(k->tile.n, image), conv_number(p->n)));
-        index = add(index, mul(convert(I64, image), p->x[0]));
-    }
-    const val from = gmem_address(p->from[CONV_X], c->form.dtype, index);
-    if (c->unit > 1) {
-        cp_async(tensor_address(k->sX, coord(at, row)), from, bytes,
-                 select(inside, imm_as(U32, bytes), imm_as(U32, 0)));
-        return;
-    }
-    const packed one = load_packed_if(inside, gmem_tensor(from, c->form.dtype, compact(leaf(1))), 2);
-    copy(one.rWords, smem_view(tensor_address(k->sX, coord(at, row)), one.rWords.dtype, one.rWords.layout), 2);
+    const int units = c->x_wide / c->unit;
+    const val image = quotient(number, units * c->x_high), e = sub(number, mul(image, imm(units * c->x_high))),
+              row = quotient(e, units), at = mul(sub(e, mul(row, imm(units))), imm(c->unit));
+    return (unit_place){ .image = image,
+                         .offset = mul(e, imm(c->unit)),
+                         .column = add(at, add(conv_number(k->p.pad[2]), imm(c->lead + c->shift))),
+                         .row = add(add(row, conv_number(k->p.pad[1])), mul(image, imm(k->size.box_h))),
+                         .inside = lt(image, imm(c->images)) };
 }
 
+/* Unit `number` of the box below a tile. */
+static unit_place unit_of_box(const bands *k, val number)
+{
+    const conv_bands_config *c = k->cfg;
+    const int units = BANDS_BLOCK * (k->size.blocks + 1) / c->unit;
+    const val row = quotient(number, units), at = mul(sub(number, mul(row, imm(units))), imm(c->unit)),
+              image = quotient(row, k->size.box_h);
+    const val w = add(sub(k->tile.w, add(conv_number(k->p.pad[2]), imm(c->lead + c->shift))), at),
+              h = add(sub(k->tile.h, conv_number(k->p.pad[1])), sub(row, mul(image, imm(k->size.box_h))));
+    val inside = logical_and(lt(w, conv_number(k->p.x_size[2])), lt(h, conv_number(k->p.x_size[1])));
+    return (unit_place){ .image = image,
+                         .offset = add(mul(h, conv_number(k->p.x[2])), w),
+                         .column = at,
+                         .row = row,
+                         .inside = logical_and(inside, lt(row, imm(k->size.x_rows))) };
+}
+
+static val x_address(const bands *k, const unit_place *u, val plane)
+{
+    const val index = add(plane, convert(I64, u->offset));
+    return gmem_address(k->p.from[CONV_X], k->cfg->form.dtype,
+                        k->cfg->images > 1 ? add(index, mul(convert(I64, u->image), k->p.x[0])) : index);
+}
+
+/* Copies units `first` and those of the next turns of threads: single elements, which are all under way at once. */
+static void copy_units(const bands *k, val plane, val first)
+{
+    const conv_bands_config *c = k->cfg;
+    const int bytes = 2 * c->unit;
+    unit_place u[UNITS];
+    packed rX[UNITS];
+    for (int i = 0; i < UNITS; i++) {
+        const val number = add(first, imm(i * k->size.threads));
+        u[i] = c->x_high ? unit_of_planes(k, number) : unit_of_box(k, number);
+        if (c->images > 1)
+            u[i].inside = logical_and(u[i].inside, lt(add(k->tile.n, u[i].image), conv_number(k->p.n)));
+        const val from = x_address(k, &u[i], plane);
+        if (c->unit == 1)
+            rX[i] = load_packed_if(u[i].inside, gmem_tensor(from, c->form.dtype, compact(leaf(1))), bytes);
+        else IF(u[i].inside)
+            cp_async(tensor_address(k->sX, coord(u[i].column, u[i].row)), from, bytes, imm_as(U32, bytes));
+    }
+    for (int i = 0; i < UNITS && c->unit == 1; i++)
+        IF(u[i].inside) {
+            const val to = tensor_address(k->sX, coord(u[i].column, u[i].row));
+            copy(rX[i].rWords, smem_view(to, rX[i].rWords.dtype, rX[i].rWords.layout), bytes);
+        }
+}
+
+/* Zeros, and what there is of x. */
 static void copy_x(const bands *k)
 {
     const conv_bands_config *c = k->cfg;
-    const int count = k->size.x_rows * BANDS_BLOCK * (k->size.blocks + 1) / c->unit;
-    const conv_tile_place corner = { .w = sub(k->tile.w, add(conv_number(k->p.pad[2]), imm(c->lead + c->shift))),
-                                     .h = sub(k->tile.h, conv_number(k->p.pad[1])) };
+    const int units = c->x_high ? c->images * c->x_high * c->x_wide / c->unit
+                                : k->size.x_rows * BANDS_BLOCK * (k->size.blocks + 1) / c->unit;
+    tensor rZeros = fragment(U32, compact(leaf(4)));
+    fill(rZeros, imm_as(U32, 0));
+    LOOP_FROM(i, thread(), imm(k->size.x_rows * k->size.x_pitch / BANDS_BLOCK), imm(k->size.threads))
+        copy(rZeros, smem_view(add(k->sX.address, mul(i, imm(16))), U32, compact(leaf(4))), 16);
+    cta_sync();
     const val plane = plane_of(k, k->p.x);
-    LOOP_FROM(i, thread(), imm(count), imm(k->size.threads))
-        copy_unit(k, &corner, plane, i);
+    LOOP_FROM(i, thread(), imm(units), imm(UNITS * k->size.threads))
+        copy_units(k, plane, i);
     cp_async_commit();
 }
 
@@ -183,29 +231,30 @@ static void multiply(const bands *k, val row, tensor rSum)
     }
 }
 
-static void stage_sums(const bands *k, tensor rSum)
+/* Where sums of a lane lie: two neighbours of half a matrix, from its first column on. */
+typedef struct pair_place {
+    val row, column; // of the warp's 16 rows; from the tile's first column on, less than 0 before it
+} pair_place;
+
+static pair_place pair_at(const bands *k, int block, int half)
 {
-    const val row = thread_at(lane(), 1, 4, 8), column = mul(thread_at(lane(), 0, 4, 8), imm(2));
-    UNROLL(b, k->size.blocks)
-        for (int half = 0; half < 2; half++) {
-            const val to =
-                tensor_address(k->sY, coord(add(column, imm(b * BANDS_BLOCK)), add(row, imm(half * BANDS_ROWS / 2))));
-            const tensor rPair = local_tile(slice(rSum, _, 0, b), shape(2), coord(half));
-            copy(rPair, smem_view(to, F32, compact(leaf(2))), 8);
-        }
+    const val row = thread_at(lane(), 1, 4, 8), pair = thread_at(lane(), 0, 4, 8);
+    return (pair_place){ .row = add(row, imm(half * BANDS_ROWS / 2)),
+                         .column = add(conv_signed(mul(pair, imm(2))), imm(block * BANDS_BLOCK - k->cfg->lead)) };
 }
 
-/* The sums of neighbours by the definition; where the tap of row 0 and column 0 sees x for the first. */
-static void add_taps(const bands *k, val column, val x_row, tensor rSum)
+/* Two sums by the definition; x_row: what row 0 of the filter sees. */
+static void add_taps(const bands *k, const pair_place *at, val x_row, tensor rPair)
 {
     const conv_bands_config *c = k->cfg;
-    fill(rSum, immf(0));
-    LOOP(r, imm(c->rows))
-        LOOP(s, imm(c->columns)) {
+    const val column = conv_number(add(at->column, imm(c->lead + c->shift)));
+    fill(rPair, immf(0));
+    LOOP(r, conv_number(k->p.filter[1])) // so that ptxas leaves the loops
+        LOOP(s, conv_number(k->p.filter[2])) {
             const val w = at_f32(k->sBands, add(s, imm(before_band(c))), r);
-            for (int i = 0; i < c->run; i++) {
+            for (int i = 0; i < 2; i++) {
                 const val x = at_f32(k->sX, add(column, add(s, imm(i))), add(x_row, r));
-                set(rSum, i, fma(x, w, at(rSum, i)));
+                set(rPair, i, fma(x, w, at(rPair, i)));
             }
         }
 }
@@ -213,46 +262,83 @@ static void add_taps(const bands *k, val column, val x_row, tensor rSum)
 /* Is one infinite or NaN? */
 static val is_doubtful(tensor rSum)
 {
-    val zero = immf(0);
+    enum { CHAINS = 4 }; // of multiply-adds that do not wait for each other
+    val zero[CHAINS];
+    for (int i = 0; i < CHAINS; i++)
+        zero[i] = immf(0);
     for (int i = 0; i < static_size(rSum.layout); i++)
-        zero = fma(at(rSum, i), immf(0), zero);
-    return logical_not(eq(zero, immf(0)));
+        zero[i % CHAINS] = fma(at(rSum, i), immf(0), zero[i % CHAINS]);
+    return logical_not(eq(add(add(zero[0], zero[1]), add(zero[2], zero[3])), immf(0)));
 }
 
-/* Finishes and stores `run` sums of row `row` of the tile, row `staged` of the warp's. */
-static void store_run(const bands *k, val plane, val row, val staged, val column)
+/* An element of y: row `row` of the tile, column `column` of it; is there one? */
+typedef struct element_place {
+    val index, there;
+} element_place;
+
+static element_place element_at(const bands *k, val plane, val row, val column)
 {
     const conv_bands_config *c = k->cfg;
     const conv_values *p = &k->p;
-    const int bytes = (int)ckl_dtype_bytes(c->form.out);
     val in_image, image = image_of(k, row, &in_image);
     const val h = add(k->tile.h, in_image), w = add(k->tile.w, column);
-    val there = logical_and(lt(h, conv_number(p->y_size[1])), lt(w, conv_number(p->y_size[2])));
-    there = logical_and(there, lt(row, imm(c->images * c->high)));
-    if (c->images > 1)
-        there = logical_and(there, lt(add(k->tile.n, image), conv_number(p->n)));
-    IF(there) {
-        tensor rSum = fragment(F32, compact(leaf(c->run)));
-        const val from = tensor_address(k->sY, coord(add(column, imm(c->lead)), staged));
-        copy(smem_view(from, F32, compact(leaf(c->run))), rSum, c->run < 4 ? 4 * c->run : 16);
-        IF(is_doubtful(rSum))
-            add_taps(k, add(column, imm(c->lead + c->shift)), x_row_under(k, row), rSum);
-        val index = add(plane, convert(I64, add(mul(h, conv_number(p->y[2])), w)));
-        if (c->images > 1)
-            index = add(index, mul(convert(I64, image), p->y[0]));
-        const tensor rY = conv_finish_run(&c->form, p, &k->channels, index, k->channel, rSum);
-        copy(rY, conv_run_at(p->from[CONV_Y], c->form.out, index, c->run), c->run * bytes);
+    element_place e = { .index = add(plane, convert(I64, add(mul(h, conv_number(p->y[2])), w))) };
+    e.there = logical_and(lt(h, conv_number(p->y_size[1])), lt(w, conv_number(p->y_size[2])));
+    e.there = logical_and(e.there, lt(row, imm(c->images * c->high)));
+    if (c->images > 1) {
+        e.there = logical_and(e.there, lt(add(k->tile.n, image), conv_number(p->n)));
+        e.index = add(e.index, mul(convert(I64, image), p->y[0]));
+    }
+    return e;
+}
+
+/* Finishes two sums, and puts them where neighbours find whole runs: beside the columns before the tile's. */
+static void stage_pair(const bands *k, val plane, val first, const pair_place *at, tensor rPair)
+{
+    const conv_form *form = &k->cfg->form;
+    const int count = k->cfg->run > 1 ? 2 : 1, bytes = (int)ckl_dtype_bytes(form->out);
+    const bool by_place = form->residual || conv_is_custom(form);
+    const val column = conv_number(add(at->column, imm(bands_edge(k->cfg))));
+    for (int i = 0; i < 2; i += count) {
+        const element_place e = by_place
+                                    ? element_at(k, plane, add(first, at->row), conv_number(add(at->column, imm(i))))
+                                    : (element_place){ imm64(0), yes() };
+        IF(e.there) {
+            const tensor rY = conv_finish_run(form, &k->p, &k->channels, e.index, k->channel,
+                                              local_tile(rPair, shape(count), coord(i / count)));
+            const val to = tensor_address(k->sY, coord(add(column, imm(i)), at->row));
+            copy(rY, smem_view(to, form->out, compact(leaf(count))), count * bytes);
+        }
     }
 }
 
-static void store_rows(const bands *k, val first)
+static void stage_rows(const bands *k, val plane, val first, tensor rSum)
+{
+    IF(vote_any(is_doubtful(rSum)))
+        UNROLL(b, k->size.blocks)
+            for (int half = 0; half < 2; half++) {
+                const pair_place at = pair_at(k, b, half);
+                add_taps(k, &at, x_row_under(k, add(first, at.row)),
+                         local_tile(slice(rSum, _, 0, b), shape(2), coord(half)));
+            }
+    UNROLL(b, k->size.blocks)
+        for (int half = 0; half < 2; half++) {
+            const pair_place at = pair_at(k, b, half);
+            stage_pair(k, plane, first, &at, local_tile(slice(rSum, _, 0, b), shape(2), coord(half)));
+        }
+}
+
+static void store_rows(const bands *k, val plane, val first)
 {
     const conv_bands_config *c = k->cfg;
-    const int units = c->wide / c->run;
-    const val plane = plane_of(k, k->p.y);
+    const int units = c->wide / c->run, bytes = c->run * (int)ckl_dtype_bytes(c->form.out);
     LOOP_FROM(i, lane(), imm(BANDS_ROWS * units), imm(32)) {
-        const val staged = quotient(i, units), column = mul(sub(i, mul(staged, imm(units))), imm(c->run));
-        store_run(k, plane, add(first, staged), staged, column);
+        const val row = quotient(i, units), column = mul(sub(i, mul(row, imm(units))), imm(c->run));
+        const element_place e = element_at(k, plane, add(first, row), column);
+        const val from = tensor_address(k->sY, coord(add(column, imm(bands_edge(c))), row));
+        IF(e.there)
+            copy(smem_view(from, c->form.out, compact(leaf(c->run))),
+                 conv_run_at(k->p.from[CONV_Y], c->form.out, e.index, c->run), bytes);
     }
 }
 
@@ -273,12 +359,13 @@ void conv_bands(const void *config, int kernel)
     cp_async_wait(0);
     cta_sync();
     take_bands(&k);
+    const val plane = plane_of(&k, k.p.y);
     LOOP_FROM(row, mul(warp(), imm(BANDS_ROWS)), imm(c->images * c->high), imm(c->warps * BANDS_ROWS)) {
         tensor rSum = fragment(F32, compact(shape(4, 1, k.size.blocks)));
         multiply(&k, row, rSum);
         warp_sync(); // the rows before have been read
-        stage_sums(&k, rSum);
+        stage_rows(&k, plane, row, rSum);
         warp_sync();
-        store_rows(&k, row);
+        store_rows(&k, plane, row);
     }
 }

@@ -1,6 +1,7 @@
 /* conv_bands.h - a filter a channel in planes by tensor cores: what the kernel and its host side derive from a config. */
 #pragma once
 
+#include "base/math.h"
 #include "operators/conv/conv_config.h"
 
 #define CONV_BANDS_CONFIG(X, owner)                                                        \
@@ -9,6 +10,8 @@
     X(owner, int, high, "56", "", "rows")                                                  \
     X(owner, int, images, "1", "1 2 4 8 16", "of a tile, where it has all of their rows")  \
     X(owner, int, ctas, "4", "1 2 3 4 5 6 7 8", "that must fit an SM")                     \
+    X(owner, int, x_high, "0", "", "rows of x under a tile of whole planes; 0: a box")     \
+    X(owner, int, x_wide, "0", "", "columns of it")                                        \
     X(owner, int, unit, "8", "", "columns of x that are copied at once")                   \
     X(owner, int, run, "8", "", "columns of y that are stored at once")                    \
     X(owner, int, lead, "0", "", "columns that the first matrix has before a tile's")      \
@@ -34,6 +37,12 @@ typedef struct conv_bands_shape {
     int x_pitch, y_pitch; // elements from row to row in shared memory, so that eight rows are in different banks
     int64_t smem_bytes;
 } conv_bands_shape;
+
+/* Columns of y before a tile's first in shared memory, so that this begins at whole 16 bytes. */
+static inline int bands_edge(const conv_bands_config *c)
+{
+    return (int)round_up(c->lead, BANDS_BLOCK);
+}
 
 conv_bands_shape conv_bands_shape_of(const conv_bands_config *config);
 

@@ -10,7 +10,7 @@ enum {
     ROWS_MAX = 9,  // of a filter: their bands stay in registers
     CTAS_MAX = 8,  // of an SM
     WARPS_MAX = 8,
-    EDGE = 4, // rows of sums are read in vectors of so many
+    EVEN = 2, // sums come in pairs
 };
 
 conv_bands_shape conv_bands_shape_of(const conv_bands_config *c)
@@ -19,35 +19,42 @@ conv_bands_shape conv_bands_shape_of(const conv_bands_config *c)
     s.box_h = c->high - 1 + c->rows;
     s.x_rows = s.box_h * c->images;
     s.x_pitch = BANDS_BLOCK * ((s.blocks + 1) | 1);
-    s.y_pitch = BANDS_BLOCK * (s.blocks | 1);
+    s.y_pitch = BANDS_BLOCK * ((int)ceil_div(bands_edge(c) - c->lead + BANDS_BLOCK * s.blocks, BANDS_BLOCK) | 1);
     s.smem_bytes = 2 * ((int64_t)s.x_pitch * s.x_rows + BANDS_BAND * c->rows) +
-                   4 * (int64_t)s.y_pitch * BANDS_ROWS * c->warps + 64;
+                   (int64_t)s.y_pitch * BANDS_ROWS * c->warps * (int)ckl_dtype_bytes(c->form.out) + 64;
     return s;
 }
 
 /*
  * Copies are of as many columns as divide a row of x and leave windows where every tap sees its columns, and the first
- * block begins before the tile by whole vectors of sums.
+ * block begins before the tile by whole pairs.
  */
 static void derive(const ckl_conv_desc *d, conv_bands_config *c)
 {
     const ckl_conv_desc forward = conv_turned(d);
-    const int64_t pad = forward.pad_left, columns = conv_tensor_of(d, conv_written(d)).shape[3];
+    const int64_t pad = forward.pad_left;
     const int room = BANDS_COLUMNS_MAX - c->columns;
     for (c->unit = 8; c->unit > 1; c->unit /= 2) {
         const int before = (int)((c->unit - pad % c->unit) % c->unit); // from where copies begin to the first tap's
         if (forward.w % c->unit)
             continue;
-        for (c->shift = before < room ? before : room; c->shift > 0 && (before - c->shift) % EDGE; c->shift--)
+        for (c->shift = before < room ? before : room; c->shift > 0 && (before - c->shift) % EVEN; c->shift--)
             ;
         c->lead = before - c->shift;
-        if (c->lead % EDGE == 0)
+        if (c->lead % EVEN == 0)
             break;
     }
     if (c->unit == 1)
         c->lead = c->shift = 0;
+    const conv_tensor x = conv_tensor_of(d, conv_read(d)), y = conv_tensor_of(d, conv_written(d));
+    const conv_bands_shape s = conv_bands_shape_of(c);
+    const bool whole = c->wide == y.shape[3] && c->high == y.shape[2] && pad >= 0 && forward.pad_top >= 0 &&
+                       forward.pad_top + x.shape[2] <= s.box_h &&
+                       pad + c->lead + c->shift + x.shape[3] <= BANDS_BLOCK * (s.blocks + 1);
+    c->x_high = whole ? (int)x.shape[2] : 0;
+    c->x_wide = whole ? (int)x.shape[3] : 0;
     c->run = 16 / (int)ckl_dtype_bytes(c->form.out);
-    while (columns % c->run || c->wide % c->run)
+    while (y.shape[3] % c->run || c->wide % c->run)
         c->run /= 2;
 }
 
@@ -118,7 +125,7 @@ static ckl_status check_problem(const ckl_conv_desc *d)
     if (d->s > BANDS_COLUMNS_MAX || d->r > ROWS_MAX)
         FAIL(CKL_UNSUPPORTED, "conv bands: a filter of %" PRId64 "x%" PRId64 " is more than %d rows and %d columns",
              d->r, d->s, ROWS_MAX, BANDS_COLUMNS_MAX);
-    if (max_i64(product_i64(x.shape[2], x.shape[3]), product_i64(y.shape[2], y.shape[3])) > INT32_MAX / 2)
+    if (max_i64(product_i64(x.shape[2], x.shape[3]), product_i64(y.shape[2], y.shape[3])) > INT32_MAX / 32)
         FAIL(CKL_UNSUPPORTED, "conv bands: a plane is beyond 32-bit numbers");
     return conv_check_dense("bands", d);
 }
@@ -141,10 +148,13 @@ static ckl_status admit_bands(const void *desc, const ckl_device_info *device, c
              c->warps, c->ctas, c->wide, c->high, c->images, WARPS_MAX, CTAS_MAX, 2 * WIDE_MAX, BANDS_BLOCK);
     conv_bands_config own = *c;
     derive(d, &own);
-    if (own.unit != c->unit || own.run != c->run || own.lead != c->lead || own.shift != c->shift)
+    if (own.unit != c->unit || own.run != c->run || own.lead != c->lead || own.shift != c->shift ||
+        own.x_high != c->x_high || own.x_wide != c->x_wide)
         FAIL(CKL_INVALID,
-             "conv bands: unit=%d, run=%d, lead=%d or shift=%d are not those of the problem, %d, %d, %d and %d",
-             c->unit, c->run, c->lead, c->shift, own.unit, own.run, own.lead, own.shift);
+             "conv bands: unit=%d, run=%d, lead=%d, shift=%d, x_high=%d or x_wide=%d are not those of the problem, %d, "
+             "%d, %d, %d, %d and %d",
+             c->unit, c->run, c->lead, c->shift, c->x_high, c->x_wide, own.unit, own.run, own.lead, own.shift,
+             own.x_high, own.x_wide);
     if (conv_bands_shape_of(c).smem_bytes > device->smem_per_cta_bytes)
         FAIL(CKL_UNSUPPORTED, "conv bands: a tile of %d images of %dx%d is more than shared memory", c->images, c->high,
              c->wide);
@@ -169,10 +179,11 @@ static ckl_status launch_bands(const ckl_plan *plan, const void *args, ckl_strea
 /* Instructions of a CTA: its start, copies, products of 16 rows and what is stored of them. */
 static double instructions_of(const conv_bands_config *c)
 {
-    const double START = 250, COPY = 30, LOAD = 0.6, STAGE = 3, ROWS = 60, STORE = 40, SMOOTH = 5;
+    const double START = 250, COPY = 22, LOAD = 0.6, STAGE = 3, ROWS = 60, STORE = 40, SMOOTH = 5;
     const conv_bands_shape s = conv_bands_shape_of(c);
-    const double units = (double)s.x_rows * BANDS_BLOCK * (s.blocks + 1) / c->unit, outputs = (double)c->wide,
-                 smooth = c->form.activation > CKL_ACTIVATION_RELU ? SMOOTH : 0;
+    const double units = c->x_high ? (double)c->images * c->x_high * c->x_wide / c->unit
+                                   : (double)s.x_rows * BANDS_BLOCK * (s.blocks + 1) / c->unit,
+                 outputs = (double)c->wide, smooth = c->form.activation > CKL_ACTIVATION_RELU ? SMOOTH : 0;
     const double of_rows = ROWS + (double)c->rows * s.blocks * (1 + LOAD) + STAGE * s.blocks +
                            BANDS_ROWS * outputs / 32 * (STORE / c->run + 2 + smooth);
     return START * c->warps + units / 32 * COPY + (double)ceil_div((int64_t)c->images * c->high, BANDS_ROWS) * of_rows;

@@ -497,51 +497,68 @@ const char *const conv_cases[] = {
     "n=2 c=40 h=9 w=10 k=40 groups=40 r=4 s=3 pad=1 direction=data dtype=bf16 impl=halo # turned round",
     "n=2 c=8 h=9 w=11 k=8 groups=8 r=2 pad=3 direction=data x_w=16 x_h=184 y_w=24 y_h=400 y_n=9000 impl=halo # more "
     "padding than filter",
-    "n=70 c=40 h=8 w=9 k=40 groups=40 pad=1 impl=halo config='wide=1 high=8 images=1 stages=2'",
+    "n=70 c=40 h=8 w=9 k=40 groups=40 pad=1 impl=halo config='wide=1 high=16 images=1 stages=2'",
     "n=37 c=72 h=1 w=1 k=72 groups=72 r=5 s=5 pad=2 impl=halo # of 25 taps one sees more than padding",
     "n=13 c=40 h=3 w=3 k=40 groups=40 r=7 s=7 pad=3 dtype=bf16 direction=data impl=halo # 25 of 49, turned round",
     "n=9 c=32 h=7 w=5 k=32 groups=32 r=5 s=3 pad=2 residual=1 bias=1 impl=halo # several images a tile",
     "n=2 c=64 h=2 w=40 k=64 groups=64 r=7 s=3 pad_top=5 pad_bottom=2 pad_left=1 impl=halo",
     "n=2 c=24 h=9 w=11 k=24 groups=24 pad=1 x_w=40 y_w=32 y_h=400 residual=1 impl=halo",
-    "n=2 c=40 h=19 w=31 k=40 groups=40 pad=1 stride=2 impl=halo config='wide=2 images=1 high=8 stages=2 ctas=2'",
+    "n=2 c=40 h=19 w=31 k=40 groups=40 pad=1 stride=2 impl=halo config='wide=2 images=1 high=16 stages=2 ctas=2'",
     "n=3 c=24 h=15 w=14 k=24 groups=24 r=5 s=5 pad=2 stride=2 dtype=bf16 bias=1 impl=halo config='wide=1 images=2 "
-    "high=12 stages=2 ctas=1'",
-    "n=2 c=72 h=21 w=33 k=72 groups=72 r=7 s=7 pad=3 stride=2 residual=1 impl=halo config='wide=4 images=1 high=4 "
+    "high=16 stages=2 ctas=1'",
+    "n=2 c=72 h=21 w=33 k=72 groups=72 r=7 s=7 pad=3 stride=2 residual=1 impl=halo config='wide=4 images=1 high=8 "
     "stages=2 ctas=1'",
-    "n=2 c=24 h=9 w=20 k=24 groups=24 r=2 s=3 pad=1 stride_w=2 impl=halo config='wide=1 images=1 high=16 stages=2 "
+    "n=2 c=24 h=9 w=20 k=24 groups=24 r=2 s=3 pad=1 stride_w=2 impl=halo config='wide=1 images=1 high=32 stages=2 "
     "ctas=1'",
-    "n=2 c=24 h=19 w=20 k=24 groups=24 r=4 s=9 pad=4 stride_h=2 impl=halo config='wide=4 images=1 high=6 stages=2 "
+    "n=2 c=24 h=19 w=20 k=24 groups=24 r=4 s=9 pad=4 stride_h=2 impl=halo config='wide=4 images=1 high=12 stages=2 "
     "ctas=1'",
-    "n=2 c=40 h=9 w=31 k=40 groups=40 pad=1 impl=halo config='wide=2 images=1 high=8 stages=2 ctas=2'",
+    "n=2 c=40 h=9 w=31 k=40 groups=40 pad=1 impl=halo config='wide=2 images=1 high=16 stages=2 ctas=2'",
     "n=3 c=32 h=14 w=14 k=32 groups=32 pad=1 bias=1 activation=relu dtype=bf16 impl=halo config='wide=1 images=2 "
-    "high=12 stages=2 ctas=1'",
-    "n=2 c=72 h=11 w=23 k=72 groups=72 r=5 s=5 pad=2 residual=1 scale=1 impl=halo config='wide=2 images=1 high=12 "
+    "high=24 stages=2 ctas=1'",
+    "n=2 c=72 h=11 w=23 k=72 groups=72 r=5 s=5 pad=2 residual=1 scale=1 impl=halo config='wide=2 images=1 high=24 "
     "stages=2 ctas=1'",
-    "n=2 c=24 h=7 w=7 k=24 groups=24 r=7 s=7 pad=3 impl=halo config='wide=1 images=4 high=6 stages=2 ctas=1'",
+    "n=2 c=24 h=7 w=7 k=24 groups=24 r=7 s=7 pad=3 impl=halo config='wide=1 images=4 high=12 stages=2 ctas=1'",
     "n=2 c=40 h=9 w=31 k=40 groups=40 r=2 s=3 pad_top=1 direction=data dtype=bf16 impl=halo config='wide=4 images=1 "
-    "high=6 stages=2 ctas=2'",
-    "n=2 c=40 h=9 w=31 k=40 groups=40 pad=1 out=f32 bias=1 impl=halo config='wide=2 images=1 high=8 stages=2 ctas=2'",
-    "n=40 c=40 h=18 w=45 k=40 groups=40 pad=1 dtype=bf16 impl=halo config='wide=2 images=1 high=8 stages=2 ctas=3'",
-    "n=9 c=16 h=6 w=5 k=16 groups=16 pad=1 epilogue=tril bias=1 impl=halo config='wide=1 images=4 high=6 stages=2 "
+    "high=12 stages=2 ctas=2'",
+    "n=2 c=40 h=9 w=31 k=40 groups=40 pad=1 out=f32 bias=1 impl=halo config='wide=2 images=1 high=16 stages=2 ctas=2'",
+    "n=40 c=40 h=18 w=45 k=40 groups=40 pad=1 dtype=bf16 impl=halo config='wide=2 images=1 high=16 stages=2 ctas=3'",
+    "n=9 c=16 h=6 w=5 k=16 groups=16 pad=1 epilogue=tril bias=1 impl=halo config='wide=1 images=4 high=12 stages=2 "
     "ctas=2'",
-    "n=40 c=72 h=20 w=45 k=72 groups=72 pad=1 dtype=bf16 impl=halo config='wide=8 images=1 high=3 stages=2 ctas=2' # "
+    "n=40 c=72 h=20 w=45 k=72 groups=72 pad=1 dtype=bf16 impl=halo config='wide=8 images=1 high=6 stages=2 ctas=2' # "
     "several tiles a CTA",
-    "n=2 c=40 h=9 w=31 k=40 groups=40 pad=1 fill=hard impl=halo config='wide=2 images=1 high=8 stages=2 ctas=2' # "
+    "n=2 c=40 h=9 w=31 k=40 groups=40 pad=1 fill=hard impl=halo config='wide=2 images=1 high=16 stages=2 ctas=2' # "
     "infinities that neighbours do not see",
     "n=2 c=40 h=5 w=5 k=40 groups=40 pad=1 epilogue=tril bias=1 impl=halo",
-    "n=2 c=40 h=12 w=16 k=40 groups=40 pad=1 y_w=48 y_h=768 y_n=9216 impl=halo config='wide=2 images=1 high=8 stages=2 "
+    "n=2 c=40 h=12 w=16 k=40 groups=40 pad=1 y_w=48 y_h=768 y_n=9216 impl=halo config='wide=2 images=1 high=16 "
+    "stages=2 "
     "ctas=2'",
     "n=3 c=72 h=18 w=22 k=72 groups=72 r=7 s=7 pad=3 bias=1 residual=1 dtype=bf16 fill=hard impl=halo config='wide=1 "
-    "images=1 high=16 stages=2 ctas=2'",
-    "n=3 c=136 h=19 w=31 k=136 groups=136 pad=1 bias=1 impl=halo config='warps=8 wide=1 images=1 high=8 stages=2 "
+    "images=1 high=32 stages=2 ctas=2'",
+    "n=3 c=136 h=19 w=31 k=136 groups=136 pad=1 bias=1 impl=halo config='warps=8 wide=1 images=1 high=16 stages=2 "
     "ctas=1'",
     "n=3 c=72 h=19 w=31 k=72 groups=72 r=5 s=5 pad=2 stride=2 dtype=bf16 residual=1 scale=1 impl=halo config='warps=8 "
-    "wide=2 images=1 high=4 stages=2 ctas=1'",
+    "wide=2 images=1 high=8 stages=2 ctas=1'",
     "n=5 c=56 h=7 w=9 k=56 groups=56 r=7 s=7 pad=3 fill=hard direction=data impl=halo config='warps=8 wide=1 images=1 "
-    "high=8 stages=2 ctas=1'",
-    "n=9 c=24 h=7 w=7 k=24 groups=24 pad=1 out=f32 impl=halo config='warps=2 wide=1 images=4 high=4 stages=2 ctas=3'",
-    "n=3 c=40 h=9 w=20 k=40 groups=40 pad=1 scale=1 activation=gelu_erf impl=halo config='wide=1 images=1 high=8 "
+    "high=16 stages=2 ctas=1'",
+    "n=9 c=24 h=7 w=7 k=24 groups=24 pad=1 out=f32 impl=halo config='warps=2 wide=1 images=4 high=8 stages=2 ctas=3'",
+    "n=3 c=40 h=9 w=20 k=40 groups=40 pad=1 scale=1 activation=gelu_erf impl=halo config='wide=1 images=1 high=16 "
     "stages=2 ctas=3' # a row of a block",
+    "n=3 c=3 h=56 w=56 k=3 groups=3 r=7 s=7 pad=3 layout=nchw bias=1 impl=bands # copies of 16 bytes, a block before y",
+    "n=2 c=2 h=19 w=56 k=2 groups=2 pad=1 layout=nchw dtype=bf16 residual=1 fill=hard impl=bands",
+    "n=7 c=3 h=28 w=28 k=3 groups=3 r=5 s=5 pad=2 layout=nchw scale=1 activation=silu impl=bands config='images=4'",
+    "n=9 c=3 h=14 w=14 k=3 groups=3 r=5 s=5 pad=2 layout=nchw dtype=bf16 bias=1 residual=1 activation=gelu impl=bands "
+    "config='images=8 warps=3'",
+    "n=37 c=2 h=7 w=7 k=2 groups=2 r=7 s=7 pad=3 layout=nchw fill=hard impl=bands config='images=32'",
+    "n=2 c=3 h=90 w=136 k=3 groups=3 r=5 s=5 pad=2 layout=nchw impl=bands config='high=20 warps=1' # strips and "
+    "columns",
+    "n=2 c=3 h=21 w=40 k=3 groups=3 r=4 s=3 pad=1 layout=nchw direction=data dtype=bf16 impl=bands # turned round",
+    "n=2 c=3 h=9 w=24 k=3 groups=3 r=2 s=8 pad_left=3 pad_top=1 layout=nchw out=f32 residual=1 impl=bands",
+    "n=2 c=3 h=9 w=24 k=3 groups=3 r=9 s=9 pad=4 layout=nchw fill=hard impl=bands config='high=3 warps=1 x_high=0 "
+    "x_wide=0'",
+    "n=2 c=4 h=9 w=28 k=4 groups=4 direction=data pad=3 layout=nchw fill=hard impl=bands # dy begins inside",
+    "n=2 c=3 h=9 w=17 k=3 groups=3 pad=1 layout=nchw epilogue=tril impl=bands",
+    "n=2 c=3 h=5 w=1 k=3 groups=3 pad=1 r=1 s=3 pad_left=7 layout=nchw dtype=bf16 impl=bands # columns of padding "
+    "alone",
     "n=5 c=9 h=7 w=7 k=9 r=5 s=5 groups=9 pad=2 bias=1 impl=sliding config='cols=4 even=0 async=0 ahead=5'",
     "n=2 c=7 h=7 w=9 k=7 groups=7 pad=1 stride=2 impl=sliding config='cols=4 even=0 right=1 async=0 ahead=4'",
     "n=3 c=5 h=9 w=16 k=5 groups=5 r=5 s=5 pad=2 layout=nchw dtype=bf16 residual=1 impl=sliding config='cols=4 run=4 "
