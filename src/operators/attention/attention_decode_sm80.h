@@ -18,9 +18,9 @@ typedef struct wide_products {
 typedef struct decode_kernel {
     const attention_decode_sm80_config *cfg;
     decode_place place;
-    columns d, dv;                 // of 16-bit words of the cache
-    int packed;                    // elements of such a word
-    tensor sK, sV;                 // (BN,CHUNK,CHUNKS,SLOTS), stages of all warps
+    int packed;                    // elements of a 16-bit word of the cache
+    columns n[ATTENTION_TENSORS];  // of K and V: of such words
+    tensor sX[ATTENTION_TENSORS];  // (BN,CHUNK,CHUNKS,SLOTS), stages of all warps
     tensor sVt;                    // (DV,BN,SLOTS)
     tensor sO;                     // (BM,DV,WARPS), f32, in the memory of the rings
     tensor sTop, sSum;             // (BM,WARPS)

@@ -11,7 +11,7 @@ enum { ROWS = ATTENTION_ROWS, WORDS = 4 }; // of 16 bytes
 /* Columns of K and V in elements. */
 static columns columns_of(const attention_decode_sm80_config *c, int which)
 {
-    return attention_columns_of(which == ATTENTION_K ? c->form.d : c->form.dv);
+    return attention_columns_of(attention_decode_elements(&c->form, which));
 }
 
 int64_t attention_decode_wide_bytes(const attention_decode_sm80_config *c)
@@ -63,7 +63,7 @@ static tensor vector_at(tensor sTile, columns n, val row, val column)
 static void widen_vector(const decode_kernel *k, int which, tensor sFrom, tensor sTo, val row, val first)
 {
     tensor rFrom = fragment(I32, compact(leaf(WORDS))), rTo = fragment(I32, compact(shape(WORDS, 2)));
-    copy(vector_at(sFrom, which == ATTENTION_K ? k->d : k->dv, row, first), rFrom, 16);
+    copy(vector_at(sFrom, k->n[which], row, first), rFrom, 16);
     for (int i = 0; i < WORDS; i++) {
         const widened w = attention_decode_widen(k, bitcast(U32, at(rFrom, i)));
         for (int j = 0; j < 2; j++)
@@ -78,7 +78,7 @@ static void widen_rows(const decode_kernel *k, int which, val slot)
 {
     const int of_row = k->wide.n[which].used / (2 * VECTOR), vectors = k->cfg->keys * of_row;
     const val ring = div(warp(), imm(k->cfg->row_warps));
-    const tensor sFrom = slice(which == ATTENTION_K ? k->sK : k->sV, _, _, _, slot),
+    const tensor sFrom = slice(k->sX[which], _, _, _, slot),
                  sTo = slice(k->wide.sX[which], _, _, _, ring); // (BN,CHUNK,CHUNKS)
     for (int i = 0; i < vectors; i += WARPGROUP) {
         const val item = add(warpgroup_thread(), imm(i)), row = div(item, imm(of_row)),
