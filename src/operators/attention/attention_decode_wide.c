@@ -18,7 +18,7 @@ int64_t attention_decode_wide_bytes(const attention_decode_sm80_config *c)
 {
     int64_t bytes = 0;
     for (int which = ATTENTION_K; which <= ATTENTION_V && attention_decode_is_wide(c); which++)
-        bytes += attention_decode_rings(c) * attention_columns_bytes(columns_of(c, which), c->keys);
+        bytes += attention_decode_rings(c) * (attention_columns_bytes(columns_of(c, which), c->keys) + 16 * c->stages);
     return bytes;
 }
 
@@ -30,6 +30,16 @@ void attention_decode_describe_wide(decode_kernel *k)
         w->sX[which] = attention_chunks(which == ATTENTION_K ? "keys in f16" : "values in f16", CKL_F16, w->n[which],
                                         k->cfg->keys, attention_decode_rings(k->cfg));
     }
+    w->ring = make_pipeline("ring", attention_decode_rings(k->cfg) * k->cfg->stages, 2, 1);
+}
+
+void attention_decode_initialise_wide(const decode_kernel *k)
+{
+    IF(eq(thread(), imm(0))) {
+        pipeline_init(&k->wide.ring);
+        fence_mbarrier_init();
+    }
+    cta_sync();
 }
 
 void attention_decode_describe_wide_registers(decode_kernel *k, val ring)
