@@ -22,10 +22,17 @@ static int packed_in(const attention_decode_form *form)
     return 2 / (int)ckl_dtype_bytes(form->cache);
 }
 
-static int64_t ring_bytes(const attention_decode_sm80_config *c, int d)
+/* 16-bit words of a row of K or V; rows that bulk copies bring lie as they are. */
+static columns words_of(const attention_decode_sm80_config *c, int which)
 {
-    return attention_decode_rings(c) * c->stages *
-           attention_columns_bytes(attention_columns_of(d / packed_in(&c->form)), c->keys);
+    const int words = attention_decode_elements(&c->form, which) / packed_in(&c->form);
+    return attention_decode_is_wide(c) ? (columns){ .chunk = words, .chunks = 1, .used = words }
+                                       : attention_columns_of(words);
+}
+
+static int64_t ring_bytes(const attention_decode_sm80_config *c, int which)
+{
+    return attention_decode_rings(c) * c->stages * attention_columns_bytes(words_of(c, which), c->keys);
 }
 
 /* Rows of a warp's accumulators: of an atom the first eight, if there are no others. Then those of a CTA's partials. */
@@ -42,13 +49,13 @@ static int shared_rows(const attention_decode_sm80_config *c)
 static int64_t merge_bytes(const attention_decode_sm80_config *c)
 {
     return (int64_t)attention_decode_rings(c) * shared_rows(c) *
-           (packed_in(&c->form) * attention_columns_of(c->form.dv / packed_in(&c->form)).used + DECODE_PAD) * 4;
+           (packed_in(&c->form) * words_of(c, ATTENTION_V).used + DECODE_PAD) * 4;
 }
 
 /* Where a CTA has one split, the partials lie where the rings were; else beside these, which go on. */
 static int64_t rings_and_partials_bytes(const attention_decode_sm80_config *c)
 {
-    const int64_t rings = ring_bytes(c, c->form.d) + ring_bytes(c, c->form.dv);
+    const int64_t rings = ring_bytes(c, ATTENTION_K) + ring_bytes(c, ATTENTION_V);
     return c->run == 1 ? max_i64(rings, merge_bytes(c)) : rings + merge_bytes(c);
 }
 
@@ -101,27 +108,31 @@ void attention_decode_block_sync(const decode_kernel *k)
 
 /* Construction */
 
-static tensor ring_at(const decode_kernel *k, int64_t offset, columns c)
+static tensor ring_at(const decode_kernel *k, int64_t offset, int which)
 {
-    int slots = attention_decode_rings(k->cfg) * k->cfg->stages;
+    const int slots = attention_decode_rings(k->cfg) * k->cfg->stages, words = k->n[which].used, rows = k->cfg->keys;
+    if (attention_decode_is_wide(k->cfg))
+        return smem_view(smem_address(offset), k->place.form.dtype,
+                         make_layout(shape(rows, words, 1, slots), stride(words, 1, words, rows * words)));
     return smem_view(smem_address(offset), k->place.form.dtype,
-                     attention_chunks_layout(k->place.form.dtype, c, k->cfg->keys, slots));
+                     attention_chunks_layout(k->place.form.dtype, k->n[which], k->cfg->keys, slots));
 }
 
 /* Columns of O, up to a multiple of what atoms take. */
 static int width_of(const decode_kernel *k)
 {
-    return attention_decode_is_wide(k->cfg) ? k->wide.n[ATTENTION_V].used : k->dv.used * k->packed;
+    return attention_decode_is_wide(k->cfg) ? k->wide.n[ATTENTION_V].used : k->n[ATTENTION_V].used * k->packed;
 }
 
 static void describe_memory(decode_kernel *k)
 {
     const attention_decode_sm80_config *c = k->cfg;
-    int64_t k_bytes = ring_bytes(c, c->form.d), both = k_bytes + ring_bytes(c, c->form.dv);
+    int64_t k_bytes = ring_bytes(c, ATTENTION_K), both = k_bytes + ring_bytes(c, ATTENTION_V);
     int64_t first = smem_alloc("rings", rings_and_partials_bytes(c), 1024);
-    k->sK = ring_at(k, first, k->d);
-    k->sV = ring_at(k, first + k_bytes, k->dv);
-    k->sVt = attention_transposed_chunks(k->sV, k->dv);
+    k->sX[ATTENTION_K] = ring_at(k, first, ATTENTION_K);
+    k->sX[ATTENTION_V] = ring_at(k, first + k_bytes, ATTENTION_V);
+    if (!attention_decode_is_wide(c))
+        k->sVt = attention_transposed_chunks(k->sX[ATTENTION_V], k->n[ATTENTION_V]);
     const int width = width_of(k), pitch = width + DECODE_PAD, rows = shared_rows(c), rings = attention_decode_rings(c);
     k->sO = smem_view(smem_address(first + (c->run == 1 ? 0 : both)), F32,
                       make_layout(shape(rows, width, rings), stride(pitch, 1, rows * pitch)));
@@ -169,7 +180,7 @@ static void describe_registers(decode_kernel *k)
     const attention_decode_sm80_config *c = k->cfg;
     k->factors = k->packed == 1 ? k->place.form.dtype : CKL_F16;
     k->mma = attention_warps_mma(k->factors, 1);
-    k->rQ = fragment_A_words(&k->mma, ROWS, k->d.used * k->packed);
+    k->rQ = fragment_A_words(&k->mma, ROWS, k->n[ATTENTION_K].used * k->packed);
     k->scores = fragment_C(&k->mma, ROWS, c->keys);
     k->out = fragment_C(&k->mma, ROWS, width_of(k));
     k->weights = fragment_A_words(&k->mma, ROWS, c->keys);
@@ -235,10 +246,11 @@ static void load_queries(const decode_kernel *k)
 static void multiply_keys(const decode_kernel *k, val slot)
 {
     const int bn = k->cfg->keys;
+    const columns d = k->n[ATTENTION_K];
     fill(k->scores, immf(0));
-    for (int at = 0; at < k->d.used; at += STEP) {
-        tensor sK = slice(k->sK, _, _, at / k->d.chunk, slot), rK = fragment_B(&k->mma, bn, STEP);
-        ldmatrix_B(&k->mma, local_tile(sK, shape(bn, STEP), coord(0, at % k->d.chunk / STEP)), lane(), rK);
+    for (int at = 0; at < d.used; at += STEP) {
+        tensor sK = slice(k->sX[ATTENTION_K], _, _, at / d.chunk, slot), rK = fragment_B(&k->mma, bn, STEP);
+        ldmatrix_B(&k->mma, local_tile(sK, shape(bn, STEP), coord(0, at % d.chunk / STEP)), lane(), rK);
         gemm(&k->mma, queries_of(k, at / STEP), rK, k->scores, yes());
     }
 }
@@ -246,7 +258,7 @@ static void multiply_keys(const decode_kernel *k, val slot)
 /* out += weights * V of a slot. */
 static void multiply_values(const decode_kernel *k, val slot)
 {
-    attention_multiply_values(&k->mma, k->weights, slice(k->sVt, _, _, slot), k->dv, true, k->out);
+    attention_multiply_values(&k->mma, k->weights, slice(k->sVt, _, _, slot), k->n[ATTENTION_V], true, k->out);
 }
 
 /* How a slot's keys and values are multiplied. */
@@ -289,10 +301,10 @@ static void use_block(decode_kernel *k, val number, val slot)
 
 /*
  * A warp's way through its ring: its blocks, the most that a warp has, the slots to use and to fill next, and where the
- * block for the latter is.
+ * block for the latter is. parity: of the barrier of the slot to use.
  */
 typedef struct ring_place {
-    val first, count, rounds, use, fill;
+    val first, count, rounds, use, fill, parity;
     block_rows next;
 } ring_place;
 
@@ -327,8 +339,19 @@ static ring_place begin_ring(decode_kernel *k)
         attention_decode_store_new(k);
     r.next = rows[stages - 1];
     r.use = variable(U32, imm(0));
+    r.parity = variable(U32, imm(0));
     r.fill = variable(U32, imm(stages - 1));
     return r;
+}
+
+/* The copies of the slot to use have arrived. */
+static void wait_slot(const decode_kernel *k, const ring_place *r)
+{
+    const pipeline_state slot = { add(r->first, r->use), r->parity, k->wide.ring.stages };
+    if (attention_decode_is_wide(k->cfg))
+        pipeline_wait_full(&k->wide.ring, &slot);
+    else
+        cp_async_wait(k->cfg->stages - 2);
 }
 
 /*
@@ -340,12 +363,15 @@ static void attend(decode_kernel *k, ring_place *r, val from, val to)
 {
     const int stages = k->cfg->stages;
     LOOP_FROM(i, from, to, imm(1)) {
-        cp_async_wait(stages - 2);
+        wait_slot(k, r);
         attention_decode_block_sync(k);
         attention_decode_load_block(k, &r->next, add(r->first, r->fill));
         attention_decode_find_rows(k, add(i, imm(stages)), &r->next);
         use_block(k, i, add(r->first, r->use));
-        assign(r->use, select(eq(r->use, imm(stages - 1)), imm(0), add(r->use, imm(1))));
+        const val turns = eq(r->use, imm(stages - 1));
+        if (attention_decode_is_wide(k->cfg))
+            assign(r->parity, bit_xor(r->parity, select(turns, imm_as(U32, 1), imm_as(U32, 0))));
+        assign(r->use, select(turns, imm(0), add(r->use, imm(1))));
         assign(r->fill, select(eq(r->fill, imm(stages - 1)), imm(0), add(r->fill, imm(1))));
     }
 }
@@ -474,8 +500,8 @@ void attention_decode_sm80(const void *config, int kernel)
                               .run = cfg->run,
                               .cluster = cfg->cluster,
                               .whole = cfg->whole };
-    k.d = attention_columns_of(cfg->form.d / k.packed);
-    k.dv = attention_columns_of(cfg->form.dv / k.packed);
+    for (int which = ATTENTION_K; which <= ATTENTION_V; which++)
+        k.n[which] = words_of(cfg, which);
     (void)kernel;
     launch_bounds(LANES * cfg->warps, cfg->ctas);
     k.place.p = params_of(attention_decode);
@@ -485,6 +511,8 @@ void attention_decode_sm80(const void *config, int kernel)
     if (attention_decode_is_wide(cfg))
         attention_decode_describe_wide(&k);
     describe_memory(&k);
+    if (attention_decode_is_wide(cfg))
+        attention_decode_initialise_wide(&k);
     if (cfg->ahead)
         attention_decode_prefetch(&k);
     grid_wait(); // what is above overlaps the end of the kernel before

@@ -1,6 +1,7 @@
 /* attention_decode_sm80.h - what the files of attention_decode's sm80 share: rings of keys, products. */
 #pragma once
 
+#include "cute/pipeline.h"
 #include "operators/attention/attention_decode_place.h"
 
 enum { DECODE_PAD = 4 }; // columns between rows of O in shared memory, against bank conflicts
@@ -9,6 +10,7 @@ enum { DECODE_PAD = 4 }; // columns between rows of O in shared memory, against 
 typedef struct wide_products {
     columns n[ATTENTION_TENSORS]; // of K and V, in elements
     tensor sX[ATTENTION_TENSORS]; // (BN,CHUNK,CHUNKS,RINGS), f16
+    pipeline ring;                // of all slots: each is full once the rows of K and of V have arrived
     tiled_mma qk, pv;
     tensor tCrK[CHUNKS_MAX], tCrV; // (1,MMA_K) of this ring
     tensor scores, out, weights;   // (MMA,1,1), (PAIRS,1,MMA_K)
@@ -18,9 +20,9 @@ typedef struct wide_products {
 typedef struct decode_kernel {
     const attention_decode_sm80_config *cfg;
     decode_place place;
-    columns d, dv;                 // of 16-bit words of the cache
-    int packed;                    // elements of such a word
-    tensor sK, sV;                 // (BN,CHUNK,CHUNKS,SLOTS), stages of all warps
+    int packed;                    // elements of a 16-bit word of the cache
+    columns n[ATTENTION_TENSORS];  // of K and V: of such words
+    tensor sX[ATTENTION_TENSORS];  // (BN,CHUNK,CHUNKS,SLOTS), stages of all warps
     tensor sVt;                    // (DV,BN,SLOTS)
     tensor sO;                     // (BM,DV,WARPS), f32, in the memory of the rings
     tensor sTop, sSum;             // (BM,WARPS)
@@ -89,6 +91,7 @@ widened attention_decode_widen(const decode_kernel *k, val word);
  */
 int64_t attention_decode_wide_bytes(const attention_decode_sm80_config *config);
 void attention_decode_describe_wide(decode_kernel *k);
+void attention_decode_initialise_wide(const decode_kernel *k);
 void attention_decode_describe_wide_registers(decode_kernel *k, val ring);
 void attention_decode_multiply_wide_keys(const decode_kernel *k, val slot);
 void attention_decode_multiply_wide_values(const decode_kernel *k, val slot);

@@ -235,7 +235,7 @@ static void choose_blocks(const ckl_attention_decode_desc *d, const ckl_device_i
 {
     const bool narrow = d->cache == CKL_E4M3, is_small = d->d <= 128 && d->dv <= 128;
     if (attention_decode_rows_of(d) > 16 && is_small) { // O of two MMAs leaves no registers for sums
-        c->row_warps = c->convert && device->has_wgmma ? 4 : 2;
+        c->row_warps = 2;
         c->warps *= 2;
         c->keys = 32; // what a block costs beside its products counts
         for (c->stages = 2; c->stages < ATTENTION_DECODE_STAGES_MAX && share_in_flight(c) < 0.9;)

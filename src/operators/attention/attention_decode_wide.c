@@ -11,14 +11,14 @@ enum { ROWS = ATTENTION_ROWS, WORDS = 4 }; // of 16 bytes
 /* Columns of K and V in elements. */
 static columns columns_of(const attention_decode_sm80_config *c, int which)
 {
-    return attention_columns_of(which == ATTENTION_K ? c->form.d : c->form.dv);
+    return attention_columns_of(attention_decode_elements(&c->form, which));
 }
 
 int64_t attention_decode_wide_bytes(const attention_decode_sm80_config *c)
 {
     int64_t bytes = 0;
     for (int which = ATTENTION_K; which <= ATTENTION_V && attention_decode_is_wide(c); which++)
-        bytes += attention_decode_rings(c) * attention_columns_bytes(columns_of(c, which), c->keys);
+        bytes += attention_decode_rings(c) * (attention_columns_bytes(columns_of(c, which), c->keys) + 16 * c->stages);
     return bytes;
 }
 
@@ -30,6 +30,16 @@ void attention_decode_describe_wide(decode_kernel *k)
         w->sX[which] = attention_chunks(which == ATTENTION_K ? "keys in f16" : "values in f16", CKL_F16, w->n[which],
                                         k->cfg->keys, attention_decode_rings(k->cfg));
     }
+    w->ring = make_pipeline("ring", attention_decode_rings(k->cfg) * k->cfg->stages, 2, 1);
+}
+
+void attention_decode_initialise_wide(const decode_kernel *k)
+{
+    IF(eq(thread(), imm(0))) {
+        pipeline_init(&k->wide.ring);
+        fence_mbarrier_init();
+    }
+    cta_sync();
 }
 
 void attention_decode_describe_wide_registers(decode_kernel *k, val ring)
@@ -63,7 +73,7 @@ static tensor vector_at(tensor sTile, columns n, val row, val column)
 static void widen_vector(const decode_kernel *k, int which, tensor sFrom, tensor sTo, val row, val first)
 {
     tensor rFrom = fragment(I32, compact(leaf(WORDS))), rTo = fragment(I32, compact(shape(WORDS, 2)));
-    copy(vector_at(sFrom, which == ATTENTION_K ? k->d : k->dv, row, first), rFrom, 16);
+    copy(vector_at(sFrom, k->n[which], row, first), rFrom, 16);
     for (int i = 0; i < WORDS; i++) {
         const widened w = attention_decode_widen(k, bitcast(U32, at(rFrom, i)));
         for (int j = 0; j < 2; j++)
@@ -78,7 +88,7 @@ static void widen_rows(const decode_kernel *k, int which, val slot)
 {
     const int of_row = k->wide.n[which].used / (2 * VECTOR), vectors = k->cfg->keys * of_row;
     const val ring = div(warp(), imm(k->cfg->row_warps));
-    const tensor sFrom = slice(which == ATTENTION_K ? k->sK : k->sV, _, _, _, slot),
+    const tensor sFrom = slice(k->sX[which], _, _, _, slot),
                  sTo = slice(k->wide.sX[which], _, _, _, ring); // (BN,CHUNK,CHUNKS)
     for (int i = 0; i < vectors; i += WARPGROUP) {
         const val item = add(warpgroup_thread(), imm(i)), row = div(item, imm(of_row)),

@@ -5,7 +5,8 @@
 
 enum {
     SLOTS_MIN = 3, // two blocks ahead are in flight
-    SLOTS_OF_ONE = 4, // two tiles of one block of keys each
+    SLOTS_BRIEF = 4, // beside two tiles of queries, whose keys are so many blocks
+    BLOCKS_BRIEF = 4,
     SLOTS_ENOUGH = 5,
     SLOTS_MAX = 6,
     TURNS_ENOUGH = 8, // tiles of an SM
@@ -137,9 +138,10 @@ static ckl_status choose_sm90(const void *desc, const ckl_device_info *device, v
     c->draw = c->form.right && attention_tiles_of(d, c->consumers * ATTENTION_ROWS) > c->ctas * device->sm_count;
     c->parts = c->consumers > 1 && !c->single && !c->draw && !attention_score_has_blocks(d->score) &&
                has_parts(d, device, c->consumers);
-    // one tile under way does not cover memory's latency, if the ring keeps enough slots: of one block a tile takes two
-    // (257 queries and keys, d=64 22.6 -> 19.6 us, d=128 35.8 -> 33.5; 77 keys, d=80 36.3 -> 34.2)
-    c->queries = c->ctas == 1 && slots_beside(*c, device, 2) >= (c->single ? SLOTS_OF_ONE : SLOTS_ENOUGH) ? 2 : 1;
+    // one tile under way does not cover memory's latency: of few blocks that is worth two slots (256 queries and keys,
+    // d=128, a quarter of the cycles), of more one at most (2048 causal, d=128 131 -> 135 us)
+    const int enough = ceil_div(d->kv, c->tile_n) <= BLOCKS_BRIEF ? SLOTS_BRIEF : SLOTS_ENOUGH;
+    c->queries = c->ctas == 1 && slots_beside(*c, device, 2) >= enough ? 2 : 1;
     c->slots = slots_beside(*c, device, c->queries);
     return CKL_OK;
 }
