@@ -74,8 +74,7 @@ static ckl_status admit_layout(const char *what, const ckl_groupnorm_desc *d, gr
         FAIL(CKL_INVALID, "%s: again=%d is for held slices, all but %d vectors of a thread", what, c->again,
              GROUPNORM_STAGED_MIN);
     const bool keeps = slicing != GROUPNORM_SPLIT && g.slots == 1 &&
-                       groupnorm_staged_steps(c) >= GROUPNORM_STAGED_MIN &&
-                       c->vec * dtype_bytes(c->dtype) == GROUPNORM_VECTOR_BYTES;
+                       groupnorm_staged_steps(c) >= GROUPNORM_STAGED_MIN && !c->ragged;
     if (c->kept < 0 || c->kept > GROUPNORM_KEPT_MAX || (c->kept && !keeps))
         FAIL(CKL_INVALID, "%s: kept=%d is for slices read once by vectors of 16 bytes, all but %d of a thread", what,
              c->kept, GROUPNORM_STAGED_MIN);
