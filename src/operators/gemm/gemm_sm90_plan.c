@@ -81,11 +81,12 @@ static int64_t span_of(const param_tensor *t, ckl_dtype dtype)
     return product_i64(last + 1, (int64_t)ckl_dtype_bytes(dtype));
 }
 
-/* Lets small operands come to L2 while the kernel before may still run. */
-static void ask_ahead(const ckl_gemm_desc *d, gemm_pitched_params *p, const param_tensor *a, const param_tensor *b)
+/* Lets small operands come to L2 while the kernel before may still run. The last slice of K may reach beyond them. */
+static void ask_ahead(const ckl_gemm_desc *d, const gemm_sm90_config *c, const param_tensor *a, const param_tensor *b,
+                      gemm_pitched_params *p)
 {
     const int64_t bytes_a = span_of(a, d->a), bytes_b = span_of(b, d->b ? d->b : d->a);
-    if (d->pointers || sum_i64(bytes_a, bytes_b) > PREFETCHED_BYTES)
+    if (d->pointers || c->batched == GEMM_SLICES_OF_K || sum_i64(bytes_a, bytes_b) > PREFETCHED_BYTES)
         return;
     p->ahead_a = a->pointer;
     p->ahead_b = b->pointer;
@@ -120,7 +121,7 @@ ckl_status gemm_sm90_launch(const ckl_plan *plan, const gemm_sm90_config *c, con
         .batch = (uint32_t)gemm_products(d),
         .alone = c->alone,
     };
-    ask_ahead(d, &params, &a, &b);
+    ask_ahead(d, c, &a, &b, &params);
     const int64_t tiles = gemm_sm90_tiles(d, c);
     const int64_t clusters = c->persistent ? min_i64(tiles, plan->kernels[0].clusters_resident) : tiles;
     const plan_grid grid = { .x = clusters * c->cluster_m * c->cluster_n * c->split };
