@@ -256,7 +256,13 @@ static void forward(const problem *k)
 {
     row_place place = row_here(&k->split, k->p.rows, k->p.cols);
     prefetch_small_rows(&k->p.x, 1, k->p.rows, k->p.cols, k->p.ldx, k->cfg->dtype);
-    row_wait(&k->split);
+    if (k->split.early) {
+        row_wait(&k->split);
+    } else {
+        grid_wait();
+        IF(le(k->p.cols, imm(cols_at_once(k)))) // beside long rows the next kernel's CTAs would crowd some SMs
+            launch_dependents();
+    }
     row_loss l = { .k = k };
     begin_sums(k, l.sums);
     val target = load_target(k, place.row, place.exists);
