@@ -170,10 +170,28 @@ ckl_status gemm_check_result_vectors(const char *who, const ckl_gemm_args *x, in
     return CKL_OK;
 }
 
+static int64_t span_of(const gemm_matrix *x)
+{
+    const int64_t elements =
+        sum_i64(product_i64(max_i64(x->count, 1) - 1, x->stride), product_i64(x->rows - 1, x->ld)) + x->cols;
+    return x->rows && x->cols ? product_i64(elements, (int64_t)ckl_dtype_bytes(x->type)) : 0;
+}
+
+uint32_t gemm_early_bytes(const ckl_gemm_desc *d, char name)
+{
+    const int64_t BYTES_MAX = 6 << 20; // of both: 512x512x512 of bf16 3.0 us, 2.6; 1536x1536x1536, 9 MB, 12.0 and 12.6
+    const gemm_matrix a = gemm_matrix_of(d, 'a'), b = gemm_matrix_of(d, 'b');
+    const int64_t bytes_a = span_of(&a), bytes_b = span_of(&b);
+    if (d->pointers || sum_i64(bytes_a, bytes_b) > BYTES_MAX)
+        return 0;
+    return (uint32_t)(name == 'a' ? bytes_a : bytes_b);
+}
+
 gemm_params gemm_params_of(const ckl_gemm_desc *d, const ckl_gemm_args *x)
 {
     const bool unread = d->pointers && d->k == 0; // A and B have no elements: kernels read some addresses, and use none
     return (gemm_params){ GEMM_PARAMS_OF_CALL(d, x),
+                          GEMM_EARLY_OF_CALL(d, x),
                           .m = d->m,
                           .n = d->n,
                           .k = d->k,

@@ -6,9 +6,9 @@
 #include "skeletons/product_cost.h"
 
 extern const implementation gemm_weights_implementation, gemm_splitk_implementation, gemm_sm90_implementation,
-    gemm_pitched_implementation, gemm_f32x3_implementation, gemm_gemv_implementation,
-    gemm_outer_implementation, gemm_unaligned_implementation, gemm_fma_implementation, gemm_tma_mma_implementation,
-    gemm_tiled_implementation, gemm_naive_implementation;
+    gemm_pitched_implementation, gemm_f32x3_implementation, gemm_gemv_implementation, gemm_outer_implementation,
+    gemm_unaligned_implementation, gemm_fma_implementation, gemm_tma_mma_implementation, gemm_tiled_implementation,
+    gemm_naive_implementation;
 
 /* Steps of the ladder, docs/gemm-ladder.md: by name alone. */
 extern const implementation gemm_blocked_implementation, gemm_mma_implementation, gemm_wgmma_implementation,
@@ -90,6 +90,16 @@ static inline float gemm_factor(const float *given)
     .device_alpha = (x)->device_alpha, .device_beta = (x)->device_beta, .scale_a = (x)->scale_a,                    \
     .scale_b = (x)->scale_b, .scale_d = (x)->scale_d, .x = (x)->x, .ldx = (desc)->ldx, .x_batch = (desc)->stride_x, \
     .rows_a = (x)->rows_a, .rows_d = (x)->rows_d, .row_weights = (x)->row_weights, .amax = (x)->amax
+
+/*
+ * Bytes of A or B, from the first element to the last, that come to L2 before their kernel may read them; 0 of large ones,
+ * and of those that an array points to.
+ */
+uint32_t gemm_early_bytes(const ckl_gemm_desc *d, char name);
+
+#define GEMM_EARLY_OF_CALL(desc, x)                                                     \
+    .early_a = (x)->a, .early_a_bytes = gemm_early_bytes(desc, 'a'), .early_b = (x)->b, \
+    .early_b_bytes = gemm_early_bytes(desc, 'b')
 
 /*
  * Parameters of the kernels that address memory themselves; the launch of one, and of one that loads A and B by TMA, if

@@ -10,7 +10,6 @@
  * other's mainloop).
  */
 #include "operators/gemm/gemm_sm90.h"
-#include "skeletons/prefetch.h"
 
 /* Registers of a thread by role, together no more than the 64K of an SM; 0: as the kernel starts. */
 typedef struct role_registers {
@@ -43,10 +42,7 @@ static void initialise(const sm90_kernel *k)
         gemm_sm90_parts_init(k);
         fence_mbarrier_init();
     }
-    IF(eq(thread(), imm(32))) { // beside the barriers' thread
-        prefetch_share(k->p.ahead_a, k->p.ahead_a_bytes, CKL_U8);
-        prefetch_share(k->p.ahead_b, k->p.ahead_b_bytes, CKL_U8);
-    }
+    gemm_prefetch(k->p.early_a, k->p.early_a_bytes, k->p.early_b, k->p.early_b_bytes);
     cluster_sync();
     grid_wait(); // what is above overlaps the end of the kernel before
     IF(eq(k->p.alone, imm(0)))

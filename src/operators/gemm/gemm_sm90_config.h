@@ -158,7 +158,7 @@ int gemm_sm90_parts(const gemm_sm90_config *config);
 
 /*
  * Parameters; a, c, d and their pitches are for what TMA cannot do. A, B, m and n are the tile's: with swap=1 the
- * problem's B, A, n and m. ahead: operands that come to L2 while the kernel before may still run, 0 bytes of large ones.
+ * problem's B, A, n and m.
  */
 #define GEMM_SM90_PARAMS(X, owner) \
     X(owner, tensor, A)            \
@@ -182,10 +182,7 @@ int gemm_sm90_parts(const gemm_sm90_config *config);
     X(owner, pointer, offsets)     \
     X(owner, u32, groups)          \
     X(owner, u32, alone)           \
-    X(owner, pointer, ahead_a)     \
-    X(owner, u32, ahead_a_bytes)   \
-    X(owner, pointer, ahead_b)     \
-    X(owner, u32, ahead_b_bytes)
+    GEMM_EARLY_PARAMS(X, owner)
 
 KERNEL_PARAMS(gemm_sm90, GEMM_SM90_PARAMS);
 

@@ -71,32 +71,6 @@ static param_tensor rows_in_turn(const ckl_gemm_desc *d, const void *pointer, in
     return rows;
 }
 
-/* Bytes from the first element of a matrix, or a batch of them, to its last. */
-static int64_t span_of(const param_tensor *t, ckl_dtype dtype)
-{
-    int64_t last = 0;
-    for (int i = 0; i < IR_TENSOR_MAP_RANK_MAX; i++)
-        last = sum_i64(last, product_i64(max_i64(t->size[i] - 1, 0), t->stride[i]));
-    return product_i64(last + 1, (int64_t)ckl_dtype_bytes(dtype));
-}
-
-/*
- * Lets small operands come to L2 while the kernel before may still run: 512x512x512 of bf16 3.0 us, 2.6; but 1536x1536x1536,
- * 9 MB, 12.0 and 12.6. The last slice of K may reach beyond them.
- */
-static void ask_ahead(const ckl_gemm_desc *d, const gemm_sm90_config *c, const param_tensor *a, const param_tensor *b,
-                      gemm_pitched_params *p)
-{
-    const int64_t BYTES_MAX = 6 << 20;
-    const int64_t bytes_a = span_of(a, d->a), bytes_b = span_of(b, d->b ? d->b : d->a);
-    if (d->pointers || c->batched == GEMM_SLICES_OF_K || sum_i64(bytes_a, bytes_b) > BYTES_MAX)
-        return;
-    p->ahead_a = a->pointer;
-    p->ahead_b = b->pointer;
-    p->ahead_a_bytes = (uint32_t)bytes_a;
-    p->ahead_b_bytes = (uint32_t)bytes_b;
-}
-
 ckl_status gemm_sm90_launch(const ckl_plan *plan, const gemm_sm90_config *c, const ckl_gemm_desc *d, int64_t k,
                             const ckl_gemm_args *x, ckl_stream stream)
 {
@@ -108,6 +82,7 @@ ckl_status gemm_sm90_launch(const ckl_plan *plan, const gemm_sm90_config *c, con
     const param_tensor scales_a = scales_of(d, 'a', x->scale_a), scales_b = scales_of(d, 'b', x->scale_b);
     gemm_pitched_params params = {
         GEMM_PARAMS_OF_CALL(d, x),
+        GEMM_EARLY_OF_CALL(d, x),
         .A = swap ? b : a,
         .B = swap ? a : b,
         .C = c->sheared ? rows_in_turn(d, x->d, 1) : gemm_tensor_of(d, 'c', x->c),
@@ -124,7 +99,8 @@ ckl_status gemm_sm90_launch(const ckl_plan *plan, const gemm_sm90_config *c, con
         .batch = (uint32_t)gemm_products(d),
         .alone = c->alone,
     };
-    ask_ahead(d, c, &a, &b, &params);
+    if (c->batched == GEMM_SLICES_OF_K) // the last one may reach beyond the operands
+        params.early_a_bytes = params.early_b_bytes = 0;
     const int64_t tiles = gemm_sm90_tiles(d, c);
     const int64_t clusters = c->persistent ? min_i64(tiles, plan->kernels[0].clusters_resident) : tiles;
     const plan_grid grid = { .x = clusters * c->cluster_m * c->cluster_n * c->split };
