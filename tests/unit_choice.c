@@ -75,6 +75,27 @@ TEST(candidates_of_rows)
     assert_true(candidates_of_rows(CKL_F32, row_vec_full(CKL_F32)) > 0);
 }
 
+/* Of a megabyte of tensors and less several launches wait at once. */
+TEST(rows_of_little_work)
+{
+    static const struct {
+        int64_t rows, cols;
+        int tensors;
+        bool early;
+    } of[] = {
+        { 128, 1024, 2, true }, // 2^20 bytes of f32
+        { 129, 1024, 2, false },
+        { 129, 1024, 1, true },
+        { 1024, 1000, 2, false },
+        { 1, 131072, 2, true },
+    };
+    for (int i = 0; i < COUNT_OF(of); i++) {
+        row_split s = { 128, 32, 1, 4, 8, false, false, false };
+        row_split_finish(&s, of[i].rows, of[i].cols, CKL_F32, of[i].tensors, ckl_device_properties(device));
+        assert_int_equal(s.early, of[i].early);
+    }
+}
+
 /* Half the threads of a row where fewer are idle then, and of 512 where as many are. */
 TEST(halved_rows)
 {
@@ -91,7 +112,7 @@ TEST(halved_rows)
         { 1176, 64, 64, 3, 16, 64 },     // rows of a warp, two a CTA
     };
     for (int i = 0; i < COUNT_OF(rows); i++) {
-        row_split s = { rows[i].threads, rows[i].row_threads, 1, 8, rows[i].steps, false, false };
+        row_split s = { rows[i].threads, rows[i].row_threads, 1, 8, rows[i].steps, false, false, false };
         row_split_halve(rows[i].cols, rows[i].least, ROW_STEPS_HALVED, &s);
         assert_int_equal(s.threads, rows[i].halved);
         assert_true(row_split_cols(&s) >= rows[i].cols || s.row_threads < s.threads);
