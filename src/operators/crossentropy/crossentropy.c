@@ -164,7 +164,7 @@ static void choose_long(const ckl_crossentropy_desc *d, const ckl_device_info *d
 /*
  * Forward, what a row of 16 bits costs in elements of a thread: its fixed work, mostly reductions, as much as 25, that
  * of a tile 6; tiles of more than ELEMENTS leave room for half the threads. On an H200: 49848x1408 60.4 us by 64
- * threads, 36.8 by 32; 122368x416 35.3 by 16, 31.4 by 8; 47104x1499 45.5 in one tile, 38.8 in two.
+ * threads, 36.8 by 32; 122368x416 35.3 by 16, 31.4 by 8; 47104x1499 45.5 in one tile by 32, 38.8 in two, 36.6 in three by 16.
  */
 static double work_of(int64_t cols, const row_split *s)
 {
@@ -177,7 +177,7 @@ static double work_of(int64_t cols, const row_split *s)
 /* Several tiles, whose loads follow each other, if all threads run in many turns. */
 static void share_among_tiles(const ckl_crossentropy_desc *d, const ckl_device_info *device, row_split *s)
 {
-    enum { TURNS = 4, THREADS_OF_SM = 2048, THREADS_MIN = 16, STEPS_MIN = 2 };
+    enum { TURNS = 5, THREADS_OF_SM = 1024, THREADS_MIN = 16, STEPS_MIN = 2 };
     row_split tiles = *s;
     for (int n = FEW_THREADS; n >= THREADS_MIN && d->rows * n >= TURNS * THREADS_OF_SM * (int64_t)device->sm_count;
          n /= 2)

@@ -168,110 +168,93 @@ static double terms(const void *problem)
     return (double)d->cols + (d->reduction == CKL_LOSS_MEAN ? (double)d->rows : 0);
 }
 
-static const char
-    *const
-        cases
-            [] = {
-                "rows=4 cols=8",
-                "rows=9 cols=10 ignore_index=3                  # some rows do not count",
-                "rows=9 cols=10 ignore_index=3 direction=backward",
-                "rows=33 cols=1000 dtype=bf16 target=i32        # a warp a row",
-                "rows=33 cols=1000 dtype=f16 direction=backward target=i32",
-                "rows=5 cols=4096 dtype=f16                     # a CTA a row",
-                "rows=33 cols=1408 dtype=bf16 impl=row config='threads=64 row_threads=32 vec=8 steps=6' # few threads, "
-                "many "
-                "elements",
-                "rows=9 cols=2835 dtype=f16 impl=row config='threads=64 row_threads=64 vec=8 steps=6 ragged=1'",
-                "rows=37 cols=1499 dtype=bf16 fill=hard impl=row config='threads=64 row_threads=32 vec=8 steps=3 "
-                "ragged=1'", // two tiles
-                "rows=70 cols=667 dtype=f16 reduction=mean smoothing=0.1 impl=row config='threads=64 row_threads=16 "
-                "vec=8 steps=3 "
-                "ragged=1'",
-                "rows=8500 cols=70 dtype=f16 fill=uniform        # so many rows that a thread may have more",
-                "rows=3 cols=30001                              # odd rows, by tiles",
-                "rows=3 cols=30001 dtype=bf16 direction=backward",
-                "rows=2 cols=70000 dtype=bf16                   # CTAs that share a row",
-                "rows=2 cols=70000 dtype=bf16 impl=row config='threads=256 row_threads=256 parts=4 vec=8 steps=4' # by "
-                "tiles",
-                "rows=2 cols=70000 dtype=bf16 direction=backward",
-                "rows=33 cols=130 reduction=mean dtype=bf16",
-                "rows=2000 cols=5 reduction=mean ignore_index=2 # the mean of more rows than it has threads",
-                "rows=17000 cols=3 reduction=mean ignore_index=2 # by a cluster",
-                "rows=9000 cols=3 reduction=mean dtype=f16 impl=row config='dtype=f16 reduction=mean threads=64 "
-                "row_threads=1 "
-                "vec=1 steps=3 mean_ctas=2' # which takes them in turns",
-                "rows=7 cols=9 reduction=mean direction=backward ignore_index=1",
-                "rows=3 cols=9 reduction=mean ignore_index=0",
-                "rows=17 cols=12 target_low=-3                  # targets that are no classes",
-                "rows=17 cols=12 target_low=-3 direction=backward",
-                "rows=5 cols=515 dtype=bf16 misalign=1          # pointers aligned to the element only",
-                "rows=5 cols=520 dtype=f16 misalign=1 direction=backward",
-                "rows=9 cols=200 dtype=f16 ldx=208 lddx=216 direction=backward # strided rows, vectors kept",
-                "rows=320 cols=130 fill=hard # one NaN, infinity or peak a row",
-                "rows=9 cols=77                                 # ragged rows: vectors and ends",
-                "rows=9 cols=77 direction=backward misalign=1",
-                "rows=5 cols=1001 dtype=bf16 stagger=1 direction=backward # x out of phase with dx",
-                "rows=5 cols=514 dtype=bf16 ldx=515 lddx=521 direction=backward",
-                "rows=5 cols=1003 ldx=1005 lddx=1009 direction=backward # in phase, of other pitches",
-                "rows=3 cols=50257 dtype=bf16 misalign=5        # and tiles",
-                "rows=3 cols=1027 direction=backward impl=row config='direction=backward threads=256 row_threads=256 "
-                "vec=4 steps=1 "
-                "ragged=1'                                           # a tile and ends, which are none",
-                "rows=3 cols=1029 direction=backward impl=row config='direction=backward threads=256 row_threads=256 "
-                "vec=4 steps=1 "
-                "ragged=1'                                           # a vector more",
-                "rows=3 cols=50257 dtype=f16 direction=backward",
-                "rows=320 cols=131 fill=hard",
-                "rows=3 cols=1001 dtype=f16 ldx=1008            # vectors in the pitch, none in the length",
-                "rows=3 cols=1001 dtype=f16 ldx=1008 lddx=1008 direction=backward",
-                "rows=24 cols=1 direction=backward ignore_index=1 # no target but 0",
-                "rows=24 cols=1 direction=backward ignore_index=1 target_low=-3",
-                "rows=33 cols=130 weighted=1 dtype=bf16 ignore_index=3 # weights of classes",
-                "rows=33 cols=130 weighted=1 direction=backward ignore_index=3",
-                "rows=200 cols=9 weighted=1 reduction=mean dtype=f16 target_low=-1",
-                "rows=70 cols=9 weighted=1 reduction=mean direction=backward target_low=-1 ignore_index=2",
-                "rows=33 cols=130 smoothing=0.1 dtype=bf16 ignore_index=3 # a share of all classes",
-                "rows=33 cols=131 smoothing=0.1 direction=backward ignore_index=3 misalign=1",
-                "rows=200 cols=77 smoothing=0.25 reduction=mean dtype=f16 ignore_index=5",
-                "rows=9 cols=200 smoothing=1 reduction=mean direction=backward",
-                "rows=1 cols=9 weighted=1 smoothing=0.1",
-                "rows=33 cols=1000 weighted=1 smoothing=0.1 dtype=bf16",
-                "rows=33 cols=1000 weighted=1 smoothing=0.1 dtype=f16 direction=backward",
-                "rows=5 cols=1001 weighted=1 smoothing=0.5 dtype=bf16 misalign=1",
-                "rows=5 cols=1001 weighted=1 smoothing=0.5 dtype=f16 stagger=1 direction=backward",
-                "rows=3 cols=30001 weighted=1 smoothing=0.1 reduction=mean # tiles of odd rows",
-                "rows=3 cols=50257 weighted=1 smoothing=0.1 dtype=f16 direction=backward reduction=mean",
-                "rows=2 cols=70000 weighted=1 smoothing=0.1 dtype=bf16 # of several CTAs",
-                "rows=17000 cols=3 weighted=1 smoothing=0.1 reduction=mean # the mean by a cluster",
-                "rows=320 cols=130 weighted=1 smoothing=0.1 fill=hard",
-                "rows=320 cols=130 weighted=1 smoothing=0.1 fill=hard direction=backward dtype=bf16",
-                "rows=17 cols=12 smoothing=0.1 target_low=-3 reduction=mean direction=backward",
-                "rows=300 cols=17000 impl=row config='threads=128 row_threads=128 vec=4 steps=8 parts=5' # rows of "
-                "several CTAs",
-                "rows=40 cols=17001 dtype=bf16 misalign=1 ignore_index=3 impl=row config='dtype=bf16 threads=128 "
-                "row_threads=128 "
-                "vec=8 steps=4 ragged=1 parts=3'",
-                "rows=40 cols=17000 dtype=bf16 misalign=1 impl=row config='dtype=bf16 threads=256 row_threads=256 "
-                "vec=8 steps=4 "
-                "parts=2'                                       # of single elements",
-                "rows=60 cols=17003 dtype=f16 weighted=1 reduction=mean target_low=-3 impl=row config='dtype=f16 "
-                "weighted=1 "
-                "reduction=mean threads=128 row_threads=128 vec=8 steps=2 ragged=1 parts=7'",
-                "rows=9 cols=70001 weighted=1 smoothing=0.1 reduction=mean impl=row config='weighted=1 smooth=1 "
-                "reduction=mean "
-                "threads=64 row_threads=64 vec=4 steps=4 ragged=1 parts=64' # as many as it has threads, of some tiles "
-                "each",
-                "rows=320 cols=16500 fill=hard smoothing=0.1 impl=row config='smooth=1 threads=128 row_threads=128 "
-                "vec=4 steps=8 "
-                "parts=5'",
-                "rows=3 cols=600 impl=row config='threads=64 row_threads=64 vec=4 steps=1 parts=5' # some have nothing",
-                "rows=1 cols=530001                             # one row, by CTAs on most SMs",
-                "rows=0 cols=8 weighted=1 smoothing=0.1 reduction=mean",
-                "rows=0 cols=8                                  # no rows",
-                "rows=0 cols=8 reduction=mean                   # the mean of nothing",
-                "rows=0 cols=50257 reduction=mean               # of long rows",
-                NULL,
-            };
+static const char *const cases[] = {
+    "rows=4 cols=8",
+    "rows=9 cols=10 ignore_index=3                  # some rows do not count",
+    "rows=9 cols=10 ignore_index=3 direction=backward",
+    "rows=33 cols=1000 dtype=bf16 target=i32        # a warp a row",
+    "rows=33 cols=1000 dtype=f16 direction=backward target=i32",
+    "rows=5 cols=4096 dtype=f16                     # a CTA a row",
+    "rows=33 cols=1408 dtype=bf16 impl=row config='threads=64 row_threads=32 vec=8 steps=6' # few threads, many "
+    "elements",
+    "rows=9 cols=2835 dtype=f16 impl=row config='threads=64 row_threads=64 vec=8 steps=6 ragged=1'",
+    "rows=37 cols=1499 dtype=bf16 fill=hard impl=row config='threads=64 row_threads=32 vec=8 steps=3 ragged=1'",
+    "rows=70 cols=667 dtype=f16 reduction=mean smoothing=0.1 impl=row config='threads=64 row_threads=16 vec=8 steps=3 "
+    "ragged=1'",
+    "rows=8500 cols=70 dtype=f16 fill=uniform        # so many rows that a thread may have more",
+    "rows=3 cols=30001                              # odd rows, by tiles",
+    "rows=3 cols=30001 dtype=bf16 direction=backward",
+    "rows=2 cols=70000 dtype=bf16                   # CTAs that share a row",
+    "rows=2 cols=70000 dtype=bf16 impl=row config='threads=256 row_threads=256 parts=4 vec=8 steps=4' # by tiles",
+    "rows=2 cols=70000 dtype=bf16 direction=backward",
+    "rows=33 cols=130 reduction=mean dtype=bf16",
+    "rows=2000 cols=5 reduction=mean ignore_index=2 # the mean of more rows than it has threads",
+    "rows=17000 cols=3 reduction=mean ignore_index=2 # by a cluster",
+    "rows=9000 cols=3 reduction=mean dtype=f16 impl=row config='dtype=f16 reduction=mean threads=64 row_threads=1 "
+    "vec=1 steps=3 mean_ctas=2' # which takes them in turns",
+    "rows=7 cols=9 reduction=mean direction=backward ignore_index=1",
+    "rows=3 cols=9 reduction=mean ignore_index=0",
+    "rows=17 cols=12 target_low=-3                  # targets that are no classes",
+    "rows=17 cols=12 target_low=-3 direction=backward",
+    "rows=5 cols=515 dtype=bf16 misalign=1          # pointers aligned to the element only",
+    "rows=5 cols=520 dtype=f16 misalign=1 direction=backward",
+    "rows=9 cols=200 dtype=f16 ldx=208 lddx=216 direction=backward # strided rows, vectors kept",
+    "rows=320 cols=130 fill=hard # one NaN, infinity or peak a row",
+    "rows=9 cols=77                                 # ragged rows: vectors and ends",
+    "rows=9 cols=77 direction=backward misalign=1",
+    "rows=5 cols=1001 dtype=bf16 stagger=1 direction=backward # x out of phase with dx",
+    "rows=5 cols=514 dtype=bf16 ldx=515 lddx=521 direction=backward",
+    "rows=5 cols=1003 ldx=1005 lddx=1009 direction=backward # in phase, of other pitches",
+    "rows=3 cols=50257 dtype=bf16 misalign=5        # and tiles",
+    "rows=3 cols=1027 direction=backward impl=row config='direction=backward threads=256 row_threads=256 vec=4 steps=1 "
+    "ragged=1'                                           # a tile and ends, which are none",
+    "rows=3 cols=1029 direction=backward impl=row config='direction=backward threads=256 row_threads=256 vec=4 steps=1 "
+    "ragged=1'                                           # a vector more",
+    "rows=3 cols=50257 dtype=f16 direction=backward",
+    "rows=320 cols=131 fill=hard",
+    "rows=3 cols=1001 dtype=f16 ldx=1008            # vectors in the pitch, none in the length",
+    "rows=3 cols=1001 dtype=f16 ldx=1008 lddx=1008 direction=backward",
+    "rows=24 cols=1 direction=backward ignore_index=1 # no target but 0",
+    "rows=24 cols=1 direction=backward ignore_index=1 target_low=-3",
+    "rows=33 cols=130 weighted=1 dtype=bf16 ignore_index=3 # weights of classes",
+    "rows=33 cols=130 weighted=1 direction=backward ignore_index=3",
+    "rows=200 cols=9 weighted=1 reduction=mean dtype=f16 target_low=-1",
+    "rows=70 cols=9 weighted=1 reduction=mean direction=backward target_low=-1 ignore_index=2",
+    "rows=33 cols=130 smoothing=0.1 dtype=bf16 ignore_index=3 # a share of all classes",
+    "rows=33 cols=131 smoothing=0.1 direction=backward ignore_index=3 misalign=1",
+    "rows=200 cols=77 smoothing=0.25 reduction=mean dtype=f16 ignore_index=5",
+    "rows=9 cols=200 smoothing=1 reduction=mean direction=backward",
+    "rows=1 cols=9 weighted=1 smoothing=0.1",
+    "rows=33 cols=1000 weighted=1 smoothing=0.1 dtype=bf16",
+    "rows=33 cols=1000 weighted=1 smoothing=0.1 dtype=f16 direction=backward",
+    "rows=5 cols=1001 weighted=1 smoothing=0.5 dtype=bf16 misalign=1",
+    "rows=5 cols=1001 weighted=1 smoothing=0.5 dtype=f16 stagger=1 direction=backward",
+    "rows=3 cols=30001 weighted=1 smoothing=0.1 reduction=mean # tiles of odd rows",
+    "rows=3 cols=50257 weighted=1 smoothing=0.1 dtype=f16 direction=backward reduction=mean",
+    "rows=2 cols=70000 weighted=1 smoothing=0.1 dtype=bf16 # of several CTAs",
+    "rows=17000 cols=3 weighted=1 smoothing=0.1 reduction=mean # the mean by a cluster",
+    "rows=320 cols=130 weighted=1 smoothing=0.1 fill=hard",
+    "rows=320 cols=130 weighted=1 smoothing=0.1 fill=hard direction=backward dtype=bf16",
+    "rows=17 cols=12 smoothing=0.1 target_low=-3 reduction=mean direction=backward",
+    "rows=300 cols=17000 impl=row config='threads=128 row_threads=128 vec=4 steps=8 parts=5' # rows of several CTAs",
+    "rows=40 cols=17001 dtype=bf16 misalign=1 ignore_index=3 impl=row config='dtype=bf16 threads=128 row_threads=128 "
+    "vec=8 steps=4 ragged=1 parts=3'",
+    "rows=40 cols=17000 dtype=bf16 misalign=1 impl=row config='dtype=bf16 threads=256 row_threads=256 vec=8 steps=4 "
+    "parts=2'                                       # of single elements",
+    "rows=60 cols=17003 dtype=f16 weighted=1 reduction=mean target_low=-3 impl=row config='dtype=f16 weighted=1 "
+    "reduction=mean threads=128 row_threads=128 vec=8 steps=2 ragged=1 parts=7'",
+    "rows=9 cols=70001 weighted=1 smoothing=0.1 reduction=mean impl=row config='weighted=1 smooth=1 reduction=mean "
+    "threads=64 row_threads=64 vec=4 steps=4 ragged=1 parts=64' # as many as it has threads, of some tiles each",
+    "rows=320 cols=16500 fill=hard smoothing=0.1 impl=row config='smooth=1 threads=128 row_threads=128 vec=4 steps=8 "
+    "parts=5'",
+    "rows=3 cols=600 impl=row config='threads=64 row_threads=64 vec=4 steps=1 parts=5' # some have nothing",
+    "rows=1 cols=530001                             # one row, by CTAs on most SMs",
+    "rows=0 cols=8 weighted=1 smoothing=0.1 reduction=mean",
+    "rows=0 cols=8                                  # no rows",
+    "rows=0 cols=8 reduction=mean                   # the mean of nothing",
+    "rows=0 cols=50257 reduction=mean               # of long rows",
+    NULL,
+};
 
 static const char *const population[] = {
     "rows={tokens} cols={vocabulary} dtype={f32|f16|bf16|bf16} target={i64|i64|i32} reduction={mean|none} "
