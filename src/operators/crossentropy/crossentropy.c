@@ -63,6 +63,7 @@ enum {
     ELEMENTS_WHOLE = 36, // of one that is a whole row: 128x18432 f32 5.21 us, in two tiles 5.74
     ELEMENTS_HALF = 64,  // forward, of rows of 16 bits that few threads share
     FEW_THREADS = 128,
+    CTA_THREADS = 64, // of several rows
     TILE_THREADS = 512,
     LONG_COLS = TILE_THREADS / 2 * ELEMENTS, // longer rows have a CTA each, or several
 };
@@ -161,19 +162,44 @@ static void choose_long(const ckl_crossentropy_desc *d, const ckl_device_info *d
 }
 
 /*
- * Forward, a thread's fixed work for a row, mostly reductions, costs as much as 25 elements. So few threads take many
- * elements of 16 bits, where that leaves warps enough. On an H200: 49848x1408 60.4 us by 64 threads, 36.8 by 32;
- * 122368x416 35.3 by 16, 31.4 by 8 (bench/notes/norm.md). False: rows are longer, or few.
+ * Forward, what a row of 16 bits costs in elements of a thread: its fixed work, mostly reductions, as much as 25, that
+ * of a tile 6; tiles of more than ELEMENTS leave room for half the threads. On an H200: 49848x1408 60.4 us by 64
+ * threads, 36.8 by 32; 122368x416 35.3 by 16, 31.4 by 8; 47104x1499 45.5 in one tile by 32, 38.8 in two, 36.6 in three by 16.
  */
+static double work_of(int64_t cols, const row_split *s)
+{
+    const double ROW = 25, TILE = 6, HALF_THREADS = 1.1;
+    const int64_t tiles = ceil_div(cols, row_split_cols(s));
+    const int elements = s->vec * s->steps;
+    return s->row_threads * (ROW + (double)tiles * (elements + TILE)) * (elements > ELEMENTS ? HALF_THREADS : 1);
+}
+
+/* Several tiles, whose loads follow each other, if all threads run in many turns. */
+static void share_among_tiles(const ckl_crossentropy_desc *d, const ckl_device_info *device, row_split *s)
+{
+    enum { TURNS = 5, THREADS_OF_SM = 1024, THREADS_MIN = 16, STEPS_MIN = 2 };
+    row_split tiles = *s;
+    for (int n = FEW_THREADS; n >= THREADS_MIN && d->rows * n >= TURNS * THREADS_OF_SM * (int64_t)device->sm_count;
+         n /= 2)
+        for (tiles.steps = ELEMENTS / s->vec; tiles.steps >= STEPS_MIN; tiles.steps--) {
+            tiles.row_threads = n;
+            tiles.threads = (int)max_i64(n, CTA_THREADS);
+            if (work_of(d->cols, &tiles) < work_of(d->cols, s))
+                *s = tiles;
+        }
+}
+
+/* Few threads take many elements of 16 bits, where that leaves warps enough. False: rows are longer, or few. */
 static bool choose_few_threads(const ckl_crossentropy_desc *d, const ckl_device_info *device, row_split *s)
 {
     enum { WARPS_OF_SM = 16 };
     const int registers = ELEMENTS_HALF / 2;
-    if (d->direction == CKL_DIRECTION_BACKWARD || d->dtype == CKL_F32)
+    if (d->direction == CKL_DIRECTION_BACKWARD || d->dtype == CKL_F32 || !split_whole(d, registers, s) ||
+        s->ragged != is_ragged(d) || s->row_threads > FEW_THREADS || s->vec * s->steps > ELEMENTS_HALF ||
+        d->rows * s->row_threads < 32 * WARPS_OF_SM * (int64_t)device->sm_count)
         return false;
-    return split_whole(d, registers, s) && s->ragged == is_ragged(d) && s->row_threads <= FEW_THREADS &&
-           s->vec * s->steps <= ELEMENTS_HALF &&
-           d->rows * s->row_threads >= 32 * WARPS_OF_SM * (int64_t)device->sm_count;
+    share_among_tiles(d, device, s);
+    return true;
 }
 
 /* Other rows: short ones in registers of some threads, long ones by tiles of a CTA. */

@@ -178,6 +178,9 @@ static const char *const cases[] = {
     "rows=33 cols=1408 dtype=bf16 impl=row config='threads=64 row_threads=32 vec=8 steps=6' # few threads, many "
     "elements",
     "rows=9 cols=2835 dtype=f16 impl=row config='threads=64 row_threads=64 vec=8 steps=6 ragged=1'",
+    "rows=37 cols=1499 dtype=bf16 fill=hard impl=row config='threads=64 row_threads=32 vec=8 steps=3 ragged=1'",
+    "rows=70 cols=667 dtype=f16 reduction=mean smoothing=0.1 impl=row config='threads=64 row_threads=16 vec=8 steps=3 "
+    "ragged=1'",
     "rows=8500 cols=70 dtype=f16 fill=uniform        # so many rows that a thread may have more",
     "rows=3 cols=30001                              # odd rows, by tiles",
     "rows=3 cols=30001 dtype=bf16 direction=backward",

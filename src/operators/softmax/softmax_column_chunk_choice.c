@@ -99,28 +99,21 @@ static int64_t smem_bytes(const softmax_column_config *c, int tiles)
 }
 
 /*
- * Where not all CTAs run at once, those of a strip wait for its last ones: the longer, the larger their share of all
- * that run. Gradients of 105088x384 f32, 253 of 396, 215 us, 147 without; 119977x1024 bf16, 192, 208, 149; 8192x15360,
- * 13, 153, 153.
+ * The CTAs of a strip wait for its last ones: the longer, the larger their share of all that run. Gradients of
+ * 105088x384 f32, 253 of 396, 215 us, 147 without; 119977x1024 bf16, 192, 208, 149; 8192x15360, 13, 153, 153. Forward,
+ * ragged lines of 16 bits cost instructions at their ends.
  */
-static double waiting(const ckl_softmax_desc *d, const ckl_device_info *device, const softmax_column_config *c)
-{
-    const double WAIT = 0.9;
-    const int64_t chunks = softmax_chunks_of(d, c), running = max_i64(1, c->form.ctas_per_sm) * device->sm_count;
-    const bool meets = c->loading && chunks * column_split_ctas(&c->split, d->outer, d->inner) > running;
-    return meets ? WAIT * (double)chunks / (double)running : 0;
-}
-
 plan_cost softmax_cost_column_held(const void *desc, const ckl_device_info *device, const void *config)
 {
-    const double BYTES = 1.2, RAGGED = 1.3; // forward, ragged lines of 16 bits: instructions of their ends
+    const double BYTES = 1.2, BYTES_RAGGED = 1.53;
     const softmax_column_config *c = config;
-    const ckl_softmax_desc folded = softmax_folded(desc, c->fold);
-    const bool ragged = c->split.ragged && is_half_forward(desc);
-    const memory_work work = { .of = { .us = 1.2, .bytes = BYTES * (ragged ? RAGGED : 1), .lines = 2.3 },
+    const ckl_softmax_desc d = softmax_folded(desc, c->fold);
+    const bool has_ends = c->split.ragged && is_half_forward(&d);
+    const memory_work work = { .of = { .us = 1.2, .bytes = has_ends ? BYTES_RAGGED : BYTES, .lines = 2.3 },
                                .smem_bytes = smem_bytes(c, c->tiles) };
-    plan_cost cost = softmax_columns_cost(&folded, device, c, work, 0);
-    cost.us *= 1 + waiting(&folded, device, c);
+    const int64_t running = max_i64(1, c->form.ctas_per_sm) * device->sm_count;
+    plan_cost cost = softmax_columns_cost(&d, device, c, work, 0);
+    cost.us *= 1 + (c->loading ? (double)softmax_chunks_of(&d, c) / (double)running : 0);
     return cost;
 }
 

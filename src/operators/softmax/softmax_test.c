@@ -226,7 +226,7 @@ static const char *const cases[] = {
     "shape=5x300x8 axis=1 dtype=bf16 direction=backward impl=column_held config='dtype=bf16 direction=backward "
     "threads=64 lanes=1 vec=8 steps=2 tiles=1 kept=2 loading=0'", // all columns are one lane's
     "shape=5x300x4 axis=1 fill=hard impl=column_held config='threads=32 lanes=1 vec=4 steps=2 tiles=1'",
-    "shape=3x1324 fill=hard impl=column_held config='threads=32 lanes=1 vec=4 steps=2 tiles=1 kept=2 fold=4'", // rows
+    "shape=3x1324 fill=hard impl=column_held config='threads=32 lanes=1 vec=4 steps=2 tiles=1 kept=2 fold=4' # rows",
     "shape=3x6000 dtype=bf16 direction=backward impl=column_held config='dtype=bf16 direction=backward threads=64 "
     "lanes=1 vec=8 steps=1 tiles=3 fold=8'",
     "shape=5x3000 dtype=f16 log=1 misalign=1 impl=column_held config='dtype=f16 log=1 threads=64 lanes=1 vec=8 steps=2 "
