@@ -559,6 +559,8 @@ const char *const conv_cases[] = {
     "n=2 c=3 h=9 w=17 k=3 groups=3 pad=1 layout=nchw epilogue=tril impl=bands",
     "n=2 c=3 h=5 w=1 k=3 groups=3 pad=1 r=1 s=3 pad_left=7 layout=nchw dtype=bf16 impl=bands # columns of padding "
     "alone",
+    "n=700 c=16 h=3 w=4 k=16 groups=16 pad=1 layout=nchw bias=1 impl=bands config='images=1 stages=2' # turns",
+    "n=700 c=16 h=3 w=3 k=16 groups=16 pad=1 layout=nchw dtype=bf16 impl=bands config='images=3 stages=1'",
     "n=5 c=9 h=7 w=7 k=9 r=5 s=5 groups=9 pad=2 bias=1 impl=sliding config='cols=4 even=0 async=0 ahead=5'",
     "n=2 c=7 h=7 w=9 k=7 groups=7 pad=1 stride=2 impl=sliding config='cols=4 even=0 right=1 async=0 ahead=4'",
     "n=3 c=5 h=9 w=16 k=5 groups=5 r=5 s=5 pad=2 layout=nchw dtype=bf16 residual=1 impl=sliding config='cols=4 run=4 "
