@@ -522,9 +522,9 @@ const char *const conv_cases[] = {
     "high=12 stages=2 ctas=2'",
     "n=2 c=40 h=9 w=31 k=40 groups=40 pad=1 out=f32 bias=1 impl=halo config='wide=2 images=1 high=16 stages=2 ctas=2'",
     "n=40 c=40 h=18 w=45 k=40 groups=40 pad=1 dtype=bf16 impl=halo config='wide=2 images=1 high=16 stages=2 ctas=3'",
-    "n=9 c=16 h=6 w=5 k=16 groups=16 pad=1 epilogue=tril bias=1 impl=halo config='wide=1 images=4 high=12 stages=2 "
+    "n=9 c=16 h=6 w=5 k=16 groups=16 pad=1 epilogue=tril bias=1 impl=halo config='wide=1 images=4 high=8 stages=2 "
     "ctas=2'",
-    "n=40 c=72 h=20 w=45 k=72 groups=72 pad=1 dtype=bf16 impl=halo config='wide=8 images=1 high=6 stages=2 ctas=2' # "
+    "n=40 c=72 h=20 w=45 k=72 groups=72 pad=1 dtype=bf16 impl=halo config='wide=8 images=1 high=4 stages=2 ctas=2' # "
     "several tiles a CTA",
     "n=2 c=40 h=9 w=31 k=40 groups=40 pad=1 fill=hard impl=halo config='wide=2 images=1 high=16 stages=2 ctas=2' # "
     "infinities that neighbours do not see",
