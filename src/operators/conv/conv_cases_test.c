@@ -514,12 +514,12 @@ const char *const conv_cases[] = {
     "ctas=1'",
     "n=2 c=40 h=9 w=31 k=40 groups=40 pad=1 impl=halo config='wide=2 images=1 high=16 stages=2 ctas=2'",
     "n=3 c=32 h=14 w=14 k=32 groups=32 pad=1 bias=1 activation=relu dtype=bf16 impl=halo config='wide=1 images=2 "
-    "high=24 stages=2 ctas=1'",
+    "high=16 stages=2 ctas=1'",
     "n=2 c=72 h=11 w=23 k=72 groups=72 r=5 s=5 pad=2 residual=1 scale=1 impl=halo config='wide=2 images=1 high=24 "
     "stages=2 ctas=1'",
     "n=2 c=24 h=7 w=7 k=24 groups=24 r=7 s=7 pad=3 impl=halo config='wide=1 images=4 high=12 stages=2 ctas=1'",
     "n=2 c=40 h=9 w=31 k=40 groups=40 r=2 s=3 pad_top=1 direction=data dtype=bf16 impl=halo config='wide=4 images=1 "
-    "high=12 stages=2 ctas=2'",
+    "high=8 stages=2 ctas=2'",
     "n=2 c=40 h=9 w=31 k=40 groups=40 pad=1 out=f32 bias=1 impl=halo config='wide=2 images=1 high=16 stages=2 ctas=2'",
     "n=40 c=40 h=18 w=45 k=40 groups=40 pad=1 dtype=bf16 impl=halo config='wide=2 images=1 high=16 stages=2 ctas=3'",
     "n=9 c=16 h=6 w=5 k=16 groups=16 pad=1 epilogue=tril bias=1 impl=halo config='wide=1 images=4 high=8 stages=2 "
