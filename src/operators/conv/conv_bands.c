@@ -25,8 +25,10 @@ typedef struct bands {
     conv_values p;
     val channel;
     conv_tile_place tile;
+    val step;               // from the images of a turn to those of the next
     conv_channels channels; // one
-    tensor sX;              // (COLUMN,ROW)
+    tensor sX;              // (COLUMN,ROW,STAGES)
+    val stage;              // bytes from its first stage to the one that is multiplied
     tensor sBands;          // (ELEMENT,ROW)
     tensor sY;              // (COLUMN,ROW), the warp's
     tiled_mma mma;
@@ -37,7 +39,8 @@ static void describe(bands *k)
 {
     const conv_bands_config *c = k->cfg;
     const conv_bands_shape *s = &k->size;
-    k->sX = smem_tensor("X", c->form.dtype, compact(shape(s->x_pitch, s->x_rows)), 16);
+    k->sX = smem_tensor("X", c->form.dtype, compact(shape(s->x_pitch, s->x_rows, c->stages)), 16);
+    k->stage = variable(U32, imm(0));
     k->sBands = smem_tensor("bands", c->form.dtype, compact(shape(BANDS_BAND, c->rows)), 16);
     tensor sY = smem_tensor("Y", c->form.out, compact(shape(s->y_pitch, BANDS_ROWS, c->warps)), 16);
     k->sY = slice(sY, _, _, warp());
@@ -51,21 +54,28 @@ static val quotient(val n, int size)
     return is_power_of_two(size) ? div(n, imm(size)) : mul_hi(n, imm_as(U32, ceil_div((int64_t)1 << 32, size)));
 }
 
-/* Neighbours have the next channels, as memory does. */
+/* Neighbours have the next channels, as memory does, then the next images. */
 static void find_tile(bands *k)
 {
     const conv_bands_config *c = k->cfg;
-    val rest = cta_y();
-    k->channel = cta_x();
-    k->tile.w = mul(conv_next_digit(&rest, conv_tiles_along(k->p.y_size[2], c->wide)), imm(c->wide));
-    k->tile.h = mul(rest, imm(c->high));
-    k->tile.n = mul(cta_z(), imm(c->images));
+    val place = cta_y(), rest = cta_x();
+    const val channels = conv_number(k->p.groups);
+    k->channel = conv_next_digit(&rest, channels);
+    k->tile.n = mul(rest, imm(c->images));
+    k->step = mul(div(grid_x(), channels), imm(c->images));
+    k->tile.w = mul(conv_next_digit(&place, conv_tiles_along(k->p.y_size[2], c->wide)), imm(c->wide));
+    k->tile.h = mul(place, imm(c->high));
 }
 
-/* The first element of the channel's plane in the tile's first image. */
-static val plane_of(const bands *k, const val stride[CONV_RANK])
+/* The first element of the channel's plane in image n. */
+static val plane_of(const bands *k, const val stride[CONV_RANK], val n)
 {
-    return add(mul(convert(I64, k->tile.n), stride[0]), mul(convert(I64, k->channel), stride[4]));
+    return add(mul(convert(I64, n), stride[0]), mul(convert(I64, k->channel), stride[4]));
+}
+
+static val x_at(const bands *k, val stage, val column, val row)
+{
+    return add(tensor_address(k->sX, coord(column, row, 0)), stage);
 }
 
 /* Where a unit of x is: in the planes, from the first on, and in shared memory; is there one? */
@@ -111,8 +121,13 @@ static val x_address(const bands *k, const unit_place *u, val plane)
                         k->cfg->images > 1 ? add(index, mul(convert(I64, u->image), k->p.x[0])) : index);
 }
 
-/* Copies units `first` and those of the next turns of threads: single elements, which are all under way at once. */
-static void copy_units(const bands *k, val plane, val first)
+/* What is copied: from image n on, to a stage. */
+typedef struct planes_copy {
+    val n, plane, stage;
+} planes_copy;
+
+/* Units `first` and those of the next turns of threads: single elements, which are all under way at once. */
+static void copy_units(const bands *k, const planes_copy *p, val first)
 {
     const conv_bands_config *c = k->cfg;
     const int bytes = 2 * c->unit;
@@ -122,35 +137,41 @@ static void copy_units(const bands *k, val plane, val first)
         const val number = add(first, imm(i * k->size.threads));
         u[i] = c->x_high ? unit_of_planes(k, number) : unit_of_box(k, number);
         if (c->images > 1)
-            u[i].inside = logical_and(u[i].inside, lt(add(k->tile.n, u[i].image), conv_number(k->p.n)));
-        const val from = x_address(k, &u[i], plane);
+            u[i].inside = logical_and(u[i].inside, lt(add(p->n, u[i].image), conv_number(k->p.n)));
+        const val from = x_address(k, &u[i], p->plane);
         if (c->unit == 1)
             rX[i] = load_packed_if(u[i].inside, gmem_tensor(from, c->form.dtype, compact(leaf(1))), bytes);
         else IF(u[i].inside)
-            cp_async(tensor_address(k->sX, coord(u[i].column, u[i].row)), from, bytes, imm_as(U32, bytes));
+            cp_async(x_at(k, p->stage, u[i].column, u[i].row), from, bytes, imm_as(U32, bytes));
     }
     for (int i = 0; i < UNITS && c->unit == 1; i++)
         IF(u[i].inside) {
-            const val to = tensor_address(k->sX, coord(u[i].column, u[i].row));
+            const val to = x_at(k, p->stage, u[i].column, u[i].row);
             copy(rX[i].rWords, smem_view(to, rX[i].rWords.dtype, rX[i].rWords.layout), bytes);
         }
 }
 
-/* Zeros, and what there is of x. */
-static void copy_x(const bands *k)
+/* Copies what there is of x from image n on, if there is one; what is outside is never written, and so stays 0. */
+static void copy_x(const bands *k, val n, val stage)
 {
     const conv_bands_config *c = k->cfg;
     const int units = c->x_high ? c->images * c->x_high * c->x_wide / c->unit
                                 : k->size.x_rows * BANDS_BLOCK * (k->size.blocks + 1) / c->unit;
+    IF(lt(n, conv_number(k->p.n))) {
+        const planes_copy p = { n, plane_of(k, k->p.x, n), stage };
+        LOOP_FROM(i, thread(), imm(units), imm(UNITS * k->size.threads))
+            copy_units(k, &p, i);
+    }
+    cp_async_commit();
+}
+
+static void clear_x(const bands *k)
+{
+    const int vectors = k->size.x_rows * k->size.x_pitch / BANDS_BLOCK * k->cfg->stages;
     tensor rZeros = fragment(U32, compact(leaf(4)));
     fill(rZeros, imm_as(U32, 0));
-    LOOP_FROM(i, thread(), imm(k->size.x_rows * k->size.x_pitch / BANDS_BLOCK), imm(k->size.threads))
+    LOOP_FROM(i, thread(), imm(vectors), imm(k->size.threads))
         copy(rZeros, smem_view(add(k->sX.address, mul(i, imm(16))), U32, compact(leaf(4))), 16);
-    cta_sync();
-    const val plane = plane_of(k, k->p.x);
-    LOOP_FROM(i, thread(), imm(units), imm(UNITS * k->size.threads))
-        copy_units(k, plane, i);
-    cp_async_commit();
 }
 
 /* Element e of a band has tap e - before of its row, or zero. */
@@ -215,7 +236,7 @@ static void multiply(const bands *k, val row, tensor rSum)
     const int groups = k->size.blocks + 1;
     const val of_lane = x_row_under(k, add(row, rem(lane(), imm(BANDS_ROWS)))),
               column = mul(div(lane(), imm(BANDS_ROWS)), imm(BANDS_BLOCK)),
-              address = tensor_address(k->sX, coord(column, of_lane));
+              address = x_at(k, k->stage, column, of_lane);
     fill(rSum, immf(0));
     UNROLL(r, k->cfg->rows) {
         tensor rX = fragment(U32, compact(shape(2 * groups))), rB = fragment(U32, compact(shape(2, 1, 1))),
@@ -253,8 +274,8 @@ static void add_taps(const bands *k, const pair_place *at, val x_row, tensor rPa
         LOOP(s, conv_number(k->p.filter[2])) {
             const val w = at_f32(k->sBands, add(s, imm(before_band(c))), r);
             for (int i = 0; i < 2; i++) {
-                const val x = at_f32(k->sX, add(column, add(s, imm(i))), add(x_row, r));
-                set(rPair, i, fma(x, w, at(rPair, i)));
+                const val from = x_at(k, k->stage, add(column, add(s, imm(i))), add(x_row, r));
+                set(rPair, i, fma(at_f32(smem_view(from, c->form.dtype, compact(leaf(1))), 0), w, at(rPair, i)));
             }
         }
 }
@@ -342,6 +363,21 @@ static void store_rows(const bands *k, val plane, val first)
     }
 }
 
+/* All rows of y of the images that lie in a stage. */
+static void compute(const bands *k)
+{
+    const conv_bands_config *c = k->cfg;
+    const val plane = plane_of(k, k->p.y, k->tile.n);
+    LOOP_FROM(row, mul(warp(), imm(BANDS_ROWS)), imm(c->images * c->high), imm(c->warps * BANDS_ROWS)) {
+        tensor rSum = fragment(F32, compact(shape(4, 1, k->size.blocks)));
+        multiply(k, row, rSum);
+        warp_sync(); // the rows before have been read
+        stage_rows(k, plane, row, rSum);
+        warp_sync();
+        store_rows(k, plane, row);
+    }
+}
+
 void conv_bands(const void *config, int kernel)
 {
     const conv_bands_config *c = config;
@@ -350,22 +386,29 @@ void conv_bands(const void *config, int kernel)
     launch_bounds(k.size.threads, c->ctas);
     k.p = params_of(conv);
     describe(&k);
+    find_tile(&k);
+    clear_x(&k);
+    cta_sync();
     grid_wait();
     launch_dependents();
-    find_tile(&k);
-    copy_x(&k);
+    const int ahead = c->stages - 1;
+    copy_x(&k, k.tile.n, k.stage);
     fill_bands(&k);
     k.channels = conv_load_channels(&c->form, &k.p, k.channel, 1);
-    cp_async_wait(0);
     cta_sync();
     take_bands(&k);
-    const val plane = plane_of(&k, k.p.y);
-    LOOP_FROM(row, mul(warp(), imm(BANDS_ROWS)), imm(c->images * c->high), imm(c->warps * BANDS_ROWS)) {
-        tensor rSum = fragment(F32, compact(shape(4, 1, k.size.blocks)));
-        multiply(&k, row, rSum);
-        warp_sync(); // the rows before have been read
-        stage_rows(&k, plane, row, rSum);
-        warp_sync();
-        store_rows(&k, plane, row);
+    LOOP_FROM(n, k.tile.n, conv_number(k.p.n), k.step) {
+        const val other = sub(imm_as(U32, (int)k.size.stage_bytes), k.stage);
+        k.tile.n = n;
+        if (ahead)
+            copy_x(&k, add(n, k.step), other);
+        cp_async_wait(ahead);
+        cta_sync();
+        compute(&k);
+        cta_sync(); // all have left the stage
+        if (ahead)
+            assign(k.stage, other);
+        else
+            copy_x(&k, add(n, k.step), k.stage);
     }
 }

@@ -9,6 +9,7 @@
     X(owner, int, wide, "56", "", "columns of y of a tile")                                \
     X(owner, int, high, "56", "", "rows")                                                  \
     X(owner, int, images, "1", "1 2 4 8 16", "of a tile, where it has all of their rows")  \
+    X(owner, int, stages, "2", "1 2", "tiles of x in shared memory")                       \
     X(owner, int, ctas, "4", "1 2 3 4 5 6 7 8", "that must fit an SM")                     \
     X(owner, int, x_high, "0", "", "rows of x under a tile of whole planes; 0: a box")     \
     X(owner, int, x_wide, "0", "", "columns of it")                                        \
@@ -35,7 +36,7 @@ typedef struct conv_bands_shape {
     int threads, blocks;  // of a CTA; of a row of y
     int box_h, x_rows;    // rows of x under an image of a tile; under all of them
     int x_pitch, y_pitch; // elements from row to row in shared memory, so that eight rows are in different banks
-    int64_t smem_bytes;
+    int64_t stage_bytes, smem_bytes;
 } conv_bands_shape;
 
 /* Columns of y before a tile's first in shared memory, so that this begins at whole 16 bytes. */

@@ -20,7 +20,8 @@ conv_bands_shape conv_bands_shape_of(const conv_bands_config *c)
     s.x_rows = s.box_h * c->images;
     s.x_pitch = BANDS_BLOCK * ((s.blocks + 1) | 1);
     s.y_pitch = BANDS_BLOCK * ((int)ceil_div(bands_edge(c) - c->lead + BANDS_BLOCK * s.blocks, BANDS_BLOCK) | 1);
-    s.smem_bytes = 2 * ((int64_t)s.x_pitch * s.x_rows + BANDS_BAND * c->rows) +
+    s.stage_bytes = 2 * (int64_t)s.x_pitch * s.x_rows;
+    s.smem_bytes = c->stages * s.stage_bytes + 2 * BANDS_BAND * c->rows +
                    (int64_t)s.y_pitch * BANDS_ROWS * c->warps * (int)ckl_dtype_bytes(c->form.out) + 64;
     return s;
 }
@@ -76,17 +77,19 @@ static int ctas_of(const conv_bands_config *c, const ckl_device_info *device)
 /* Tiles of about 16, 32, ... rows: of several images where one has fewer. */
 static bool candidate_bands(const void *desc, const ckl_device_info *device, int i, void *config)
 {
-    enum { COUNTS = 5 };
+    enum { COUNTS = 5, STAGES = 2 };
     const ckl_conv_desc *d = desc;
     conv_bands_config *c = config;
-    if (i >= COUNTS)
+    if (i >= COUNTS * STAGES)
         return false;
     const conv_tensor y = conv_tensor_of(d, conv_written(d));
-    const int64_t rows = (int64_t)BANDS_ROWS << i, high = max_i64(1, y.shape[2]), wide = max_i64(1, y.shape[3]);
+    const int64_t rows = (int64_t)BANDS_ROWS << i % COUNTS, high = max_i64(1, y.shape[2]),
+                  wide = max_i64(1, y.shape[3]);
     *c = (conv_bands_config){ .form = conv_form_of(d),
                               .wide = (int)wide,
                               .high = (int)min_i64(rows, high),
                               .images = 1,
+                              .stages = 1 + i / COUNTS,
                               .rows = conv_config_number(d->r),
                               .columns = conv_config_number(d->s) };
     if (c->columns > BANDS_COLUMNS_MAX)
@@ -96,7 +99,7 @@ static bool candidate_bands(const void *desc, const ckl_device_info *device, int
     if (high > rows)
         c->high = (int)ceil_div(high, ceil_div(high, rows));
     else
-        c->images = (int)max_i64(1, min_i64(rows / high, d->n));
+        c->images = (int)max_i64(1, ceil_div(d->n, max_i64(1, ceil_div(d->n, rows / high))));
     c->warps = (int)min_i64(4, ceil_div((int64_t)c->images * c->high, BANDS_ROWS));
     derive(d, c);
     c->ctas = ctas_of(c, device);
@@ -139,13 +142,15 @@ static ckl_status admit_bands(const void *desc, const ckl_device_info *device, c
     TRY(conv_check_form("bands", d, &c->form));
     if (c->rows != d->r || c->columns != d->s)
         FAIL(CKL_INVALID, "conv bands: the config's filter is not the problem's");
-    if (c->warps < 1 || c->warps > WARPS_MAX || c->ctas < 1 || c->ctas > CTAS_MAX || c->wide < 1 || c->high < 1 ||
-        c->images < 1 || c->high > INT16_MAX || c->images > INT16_MAX || c->wide > 2 * WIDE_MAX ||
-        (c->wide < y.shape[3] && c->wide % BANDS_BLOCK) || (c->high < y.shape[2] && c->images > 1))
+    if (c->warps < 1 || c->stages < 1 || c->stages > 2 || c->warps > WARPS_MAX || c->ctas < 1 || c->ctas > CTAS_MAX ||
+        c->wide < 1 || c->high < 1 || c->images < 1 || c->high > INT16_MAX || c->images > INT16_MAX ||
+        c->wide > 2 * WIDE_MAX || (c->wide < y.shape[3] && c->wide % BANDS_BLOCK) ||
+        (c->high < y.shape[2] && c->images > 1))
         FAIL(CKL_INVALID,
-             "conv bands: warps=%d, ctas=%d, wide=%d, high=%d or images=%d are not in 1..%d, 1..%d, up to %d in whole "
+             "conv bands: warps=%d, stages=%d, ctas=%d, wide=%d, high=%d or images=%d are not in 1..%d, 1..2, 1..%d, "
+             "up to %d in whole "
              "%d columns, or several images of all rows",
-             c->warps, c->ctas, c->wide, c->high, c->images, WARPS_MAX, CTAS_MAX, 2 * WIDE_MAX, BANDS_BLOCK);
+             c->warps, c->stages, c->ctas, c->wide, c->high, c->images, WARPS_MAX, CTAS_MAX, 2 * WIDE_MAX, BANDS_BLOCK);
     conv_bands_config own = *c;
     derive(d, &own);
     if (own.unit != c->unit || own.run != c->run || own.lead != c->lead || own.shift != c->shift ||
@@ -158,10 +163,17 @@ static ckl_status admit_bands(const void *desc, const ckl_device_info *device, c
     if (conv_bands_shape_of(c).smem_bytes > device->smem_per_cta_bytes)
         FAIL(CKL_UNSUPPORTED, "conv bands: a tile of %d images of %dx%d is more than shared memory", c->images, c->high,
              c->wide);
-    if (tiles_of_plane(d, c) > UINT16_MAX || ceil_div(d->n, c->images) > UINT16_MAX)
-        FAIL(CKL_UNSUPPORTED, "conv bands: tiles=%" PRId64 " of a plane or n=%" PRId64 " are too many for a grid",
-             tiles_of_plane(d, c), d->n);
+    if (tiles_of_plane(d, c) > UINT16_MAX || product_i64(d->k, ceil_div(d->n, c->images)) > INT32_MAX)
+        FAIL(CKL_UNSUPPORTED, "conv bands: tiles=%" PRId64 " of a plane, or their planes, are too many for a grid",
+             tiles_of_plane(d, c));
     return CKL_OK;
+}
+
+/* CTAs that share the images of a tile: as many as the device holds at once, with as many turns each. */
+static int64_t ctas_along_images(const ckl_conv_desc *d, const conv_bands_config *c, int64_t resident)
+{
+    const int64_t turns = ceil_div(d->n, c->images), most = resident / product_i64(d->k, tiles_of_plane(d, c));
+    return turns ? ceil_div(turns, ceil_div(turns, max_i64(1, min_i64(most, turns)))) : 0;
 }
 
 static ckl_status launch_bands(const ckl_plan *plan, const void *args, ckl_stream stream)
@@ -173,7 +185,10 @@ static ckl_status launch_bands(const ckl_plan *plan, const void *args, ckl_strea
     const conv_bands_config *c = plan->config;
     const conv_params p = conv_turned_params(d, args);
     const int64_t places = tiles_of_plane(d, c);
-    return plan_launch(plan, 0, (plan_grid){ .x = d->k, .y = places, .z = ceil_div(d->n, c->images) }, &p, stream);
+    return plan_launch(
+        plan, 0,
+        (plan_grid){ .x = d->k * ctas_along_images(d, c, plan->kernels[0].clusters_resident), .y = places, .z = 1 }, &p,
+        stream);
 }
 
 /* Instructions of a CTA: its start, copies, products of 16 rows and what is stored of them. */

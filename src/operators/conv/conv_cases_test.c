@@ -514,17 +514,17 @@ const char *const conv_cases[] = {
     "ctas=1'",
     "n=2 c=40 h=9 w=31 k=40 groups=40 pad=1 impl=halo config='wide=2 images=1 high=16 stages=2 ctas=2'",
     "n=3 c=32 h=14 w=14 k=32 groups=32 pad=1 bias=1 activation=relu dtype=bf16 impl=halo config='wide=1 images=2 "
-    "high=24 stages=2 ctas=1'",
+    "high=16 stages=2 ctas=1'",
     "n=2 c=72 h=11 w=23 k=72 groups=72 r=5 s=5 pad=2 residual=1 scale=1 impl=halo config='wide=2 images=1 high=24 "
     "stages=2 ctas=1'",
     "n=2 c=24 h=7 w=7 k=24 groups=24 r=7 s=7 pad=3 impl=halo config='wide=1 images=4 high=12 stages=2 ctas=1'",
     "n=2 c=40 h=9 w=31 k=40 groups=40 r=2 s=3 pad_top=1 direction=data dtype=bf16 impl=halo config='wide=4 images=1 "
-    "high=12 stages=2 ctas=2'",
+    "high=8 stages=2 ctas=2'",
     "n=2 c=40 h=9 w=31 k=40 groups=40 pad=1 out=f32 bias=1 impl=halo config='wide=2 images=1 high=16 stages=2 ctas=2'",
     "n=40 c=40 h=18 w=45 k=40 groups=40 pad=1 dtype=bf16 impl=halo config='wide=2 images=1 high=16 stages=2 ctas=3'",
-    "n=9 c=16 h=6 w=5 k=16 groups=16 pad=1 epilogue=tril bias=1 impl=halo config='wide=1 images=4 high=12 stages=2 "
+    "n=9 c=16 h=6 w=5 k=16 groups=16 pad=1 epilogue=tril bias=1 impl=halo config='wide=1 images=4 high=8 stages=2 "
     "ctas=2'",
-    "n=40 c=72 h=20 w=45 k=72 groups=72 pad=1 dtype=bf16 impl=halo config='wide=8 images=1 high=6 stages=2 ctas=2' # "
+    "n=40 c=72 h=20 w=45 k=72 groups=72 pad=1 dtype=bf16 impl=halo config='wide=8 images=1 high=4 stages=2 ctas=2' # "
     "several tiles a CTA",
     "n=2 c=40 h=9 w=31 k=40 groups=40 pad=1 fill=hard impl=halo config='wide=2 images=1 high=16 stages=2 ctas=2' # "
     "infinities that neighbours do not see",
@@ -559,6 +559,8 @@ const char *const conv_cases[] = {
     "n=2 c=3 h=9 w=17 k=3 groups=3 pad=1 layout=nchw epilogue=tril impl=bands",
     "n=2 c=3 h=5 w=1 k=3 groups=3 pad=1 r=1 s=3 pad_left=7 layout=nchw dtype=bf16 impl=bands # columns of padding "
     "alone",
+    "n=700 c=16 h=3 w=4 k=16 groups=16 pad=1 layout=nchw bias=1 impl=bands config='images=1 stages=2' # turns",
+    "n=700 c=16 h=3 w=3 k=16 groups=16 pad=1 layout=nchw dtype=bf16 impl=bands config='images=3 stages=1'",
     "n=5 c=9 h=7 w=7 k=9 r=5 s=5 groups=9 pad=2 bias=1 impl=sliding config='cols=4 even=0 async=0 ahead=5'",
     "n=2 c=7 h=7 w=9 k=7 groups=7 pad=1 stride=2 impl=sliding config='cols=4 even=0 right=1 async=0 ahead=4'",
     "n=3 c=5 h=9 w=16 k=5 groups=5 r=5 s=5 pad=2 layout=nchw dtype=bf16 residual=1 impl=sliding config='cols=4 run=4 "
