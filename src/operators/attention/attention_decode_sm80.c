@@ -339,7 +339,8 @@ static ring_place begin_ring(decode_kernel *k)
         attention_decode_store_new(k);
     r.next = rows[stages - 1];
     r.use = variable(U32, imm(0));
-    r.parity = variable(U32, imm(0));
+    if (attention_decode_is_wide(k->cfg))
+        r.parity = variable(U32, imm(0));
     r.fill = variable(U32, imm(stages - 1));
     return r;
 }
@@ -347,9 +348,8 @@ static ring_place begin_ring(decode_kernel *k)
 /* The copies of the slot to use have arrived. */
 static void wait_slot(const decode_kernel *k, const ring_place *r)
 {
-    const pipeline_state slot = { add(r->first, r->use), r->parity, k->wide.ring.stages };
     if (attention_decode_is_wide(k->cfg))
-        pipeline_wait_full(&k->wide.ring, &slot);
+        pipeline_wait_full(&k->wide.ring, &(pipeline_state){ add(r->first, r->use), r->parity, k->wide.ring.stages });
     else
         cp_async_wait(k->cfg->stages - 2);
 }
