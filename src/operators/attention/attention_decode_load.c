@@ -87,14 +87,14 @@ typedef struct block_place {
     val start, slot;
 } block_place;
 
-/* take() for K and for V of a block. Of warps that share it the first one takes K, the second V. */
+/* take() for K and for V of a block. Of two warps that share it the first one takes K, the other V. */
 static void share_out(const decode_kernel *k, void (*take)(const decode_kernel *k, int which, const block_place *at),
                       const block_place *at)
 {
     for (int which = ATTENTION_K; which <= ATTENTION_V; which++) {
         if (k->cfg->row_warps == 1)
             take(k, which, at);
-        else IF(eq(rem(warp(), imm(k->cfg->row_warps)), imm(which - ATTENTION_K)))
+        else IF(eq(rem(warp(), imm(2)), imm(which - ATTENTION_K)))
             take(k, which, at);
     }
 }
@@ -123,22 +123,6 @@ static void load_rows(const decode_kernel *k, int which, const block_place *to)
                            select(inside, imm_as(U32, 16), imm_as(U32, 0)));
         }
     }
-}
-
-/* The same by bulk copies of whole rows, one of each lane: past the last one that again, whose weights are 0. */
-static void load_rows_in_bulk(const decode_kernel *k, int which, const block_place *to)
-{
-    const block_rows *rows = to->rows;
-    const int bytes = 2 * k->n[which].used;
-    const pipeline_state slot = { to->slot, imm_as(U32, 0), k->wide.ring.stages };
-    const val exists = lt(imm(0), rows->count), last = max(sub(rows->count, imm(1)), imm(0)),
-              at = shuffle(vectors_before(k, which, rows->key, rows->page), min(lane(), convert(U32, last))),
-              from = add(head_of(k, which, k->place.p.x[which]), shift_left(convert(U64, at), imm(4)));
-    IF(eq(lane(), imm(0)))
-        pipeline_expect(&k->wide.ring, &slot, select(exists, imm_as(U32, bytes * k->cfg->keys), imm_as(U32, 0)));
-    IF(exists)
-        bulk_load_at(tensor_address(k->sX[which], coord(lane(), 0, 0, to->slot)), 0, from, imm(bytes),
-                     pipeline_full_barrier(&k->wide.ring, &slot));
 }
 
 /*
@@ -246,19 +230,6 @@ static void append_rows(const decode_kernel *k, int which, const block_place *at
     }
 }
 
-/* Zeros in place of rows of a block past its last one: bulk copies leave what was there. */
-static void clear_rows(const decode_kernel *k, int which, const block_place *at)
-{
-    const int vectors = k->n[which].used / VECTOR;
-    const val end = min(add(at->start, imm(k->cfg->keys)), k->place.to);
-    tensor rZero = fragment(I32, compact(leaf(4)));
-    fill(rZero, imm_as(I32, 0));
-    LOOP_FROM(item, add(mul(sub(end, at->start), imm(vectors)), lane()), imm(k->cfg->keys * vectors), imm(LANES)) {
-        const int_tuple to = coord(div(item, imm(vectors)), mul(rem(item, imm(vectors)), imm(VECTOR)), 0, at->slot);
-        copy(rZero, smem_view(tensor_address(k->sX[which], to), I32, compact(leaf(4))), 16);
-    }
-}
-
 /* What the copies of a block left out has arrived as zeros: all lanes have waited for it. */
 void attention_decode_append(const decode_kernel *k, val start, val slot)
 {
@@ -266,8 +237,6 @@ void attention_decode_append(const decode_kernel *k, val start, val slot)
     IF(lt(max(start, first_new(k)), end)) {
         const block_place at = { .start = start, .slot = slot };
         share_out(k, append_rows, &at);
-        if (attention_decode_is_wide(k->cfg))
-            share_out(k, clear_rows, &at);
         attention_decode_block_sync(k);
     }
 }
@@ -303,6 +272,6 @@ void attention_decode_store_new(decode_kernel *k)
 void attention_decode_load_block(const decode_kernel *k, const block_rows *rows, val slot)
 {
     const block_place to = { .rows = rows, .slot = slot };
-    share_out(k, attention_decode_is_wide(k->cfg) ? load_rows_in_bulk : load_rows, &to);
+    share_out(k, load_rows, &to);
     cp_async_commit();
 }

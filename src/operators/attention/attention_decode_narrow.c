@@ -31,7 +31,12 @@ static val widen(val word, int bytes)
     return bit_or(bit_and(shift_right(x, imm(1)), imm_as(U32, 0x3f803f80)), bit_and(x, imm_as(U32, 0x80008000)));
 }
 
-widened attention_decode_widen(const decode_kernel *k, val word)
+/* The four numbers of a word: bytes 0 and 1, 2 and 3. */
+typedef struct widened {
+    val pair[2];
+} widened;
+
+static widened widen_word(const decode_kernel *k, val word)
 {
     if (!k->cfg->convert)
         return (widened){ { widen(word, BYTES_0_1), widen(word, BYTES_2_3) } };
@@ -59,7 +64,7 @@ void attention_decode_multiply_narrow_keys(const decode_kernel *k, val slot)
         ldmatrix_B(&k->mma, local_tile(sK, shape(bn, STEP), coord(0, at % d.chunk / STEP)), lane(), rK);
         for (int half = 0; half < 2; half++)
             for (int n = 0; n < bn / 8; n++) {
-                const widened w = attention_decode_widen(k, at(rK, half, n, 0));
+                const widened w = widen_word(k, at(rK, half, n, 0));
                 tensor rB = atom_of(k, w.pair[0], w.pair[1]);
                 gemm(&k->mma, local_tile(k->rQ, shape(4, atoms, 1), coord(0, 0, 2 * at / STEP + half)), rB,
                      local_tile(k->scores, shape(4, atoms, 1), coord(0, 0, n)), yes());
@@ -70,7 +75,7 @@ void attention_decode_multiply_narrow_keys(const decode_kernel *k, val slot)
 /* A word of two keys: those of one column, then of the next. */
 static widened widen_columns(const decode_kernel *k, val word)
 {
-    return attention_decode_widen(k, permute_bytes(word, imm_as(U32, 0), imm_as(U32, BYTES_0_2_1_3)));
+    return widen_word(k, permute_bytes(word, imm_as(U32, 0), imm_as(U32, BYTES_0_2_1_3)));
 }
 
 /* Subtile i of the columns by 16 keys, the j-th: of each word the even columns, then the odd ones. */
