@@ -146,12 +146,6 @@ typedef struct attention_decode_sm80_config {
     ATTENTION_DECODE_SM80_CONFIG(FIELD_MEMBER, )
 } attention_decode_sm80_config;
 
-/* Elements of a row of K or V. */
-static inline int attention_decode_elements(const attention_decode_form *form, int which)
-{
-    return which == ATTENTION_K ? form->d : form->dv;
-}
-
 /* Of a CTA: tokens times heads of a group. */
 static inline int attention_decode_rows(const attention_decode_sm80_config *c)
 {

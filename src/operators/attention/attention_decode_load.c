@@ -74,7 +74,7 @@ void attention_decode_prefetch(const decode_kernel *k)
     LOOP_FROM(key, add(place->from, thread()), end, imm(LANES * c->warps)) {
         const val page = place->form.page ? page_of(&early, key) : imm_as(U32, 0);
         for (int which = ATTENTION_K; which <= ATTENTION_V; which++) {
-            const int bytes = 2 * attention_decode_elements(&place->form, which) / k->packed;
+            const int bytes = 2 * (which == ATTENTION_K ? place->form.d : place->form.dv) / k->packed;
             const val row = mul(convert(U64, vectors_before(&early, which, key, page)), imm_as(U64, 16));
             bulk_prefetch(add(head_of(&early, which, place->p.x[which]), row), imm(bytes));
         }
@@ -102,9 +102,10 @@ static void share_out(const decode_kernel *k, void (*take)(const decode_kernel *
 /* Starts the copies of a block of K or V, rows of d words, into chunks (BN,CHUNK,CHUNKS). What does not exist is 0. */
 static void load_rows(const decode_kernel *k, int which, const block_place *to)
 {
-    const tensor sX = slice(k->sX[which], _, _, _, to->slot);
-    const columns c = k->n[which];
-    const int d = attention_decode_elements(&k->place.form, which) / k->packed;
+    const bool is_k = which == ATTENTION_K;
+    const tensor sX = slice(is_k ? k->sK : k->sV, _, _, _, to->slot);
+    const columns c = is_k ? k->d : k->dv;
+    const int d = (is_k ? k->place.form.d : k->place.form.dv) / k->packed;
     const block_rows *rows = to->rows;
     const int across = c.chunk / VECTOR, down = LANES / across;
     tiled_copy each = make_tiled_copy("SM80_CP_ASYNC_CACHEGLOBAL<128>", k->place.form.dtype,
@@ -143,7 +144,8 @@ static int words_of_item(const decode_kernel *k)
 /* Items of a row of K or V. */
 static int items_of_row(const decode_kernel *k, int which)
 {
-    return attention_decode_elements(&k->place.form, which) / k->packed / (2 * words_of_item(k));
+    const attention_decode_form *form = &k->place.form;
+    return (which == ATTENTION_K ? form->d : form->dv) / k->packed / (2 * words_of_item(k));
 }
 
 static bool keeps_new(const decode_kernel *k)
@@ -218,12 +220,13 @@ static void put_item(const decode_kernel *k, const new_item *x, val start, tenso
 static void append_rows(const decode_kernel *k, int which, const block_place *at)
 {
     const val start = at->start, end = min(add(start, imm(k->cfg->keys)), k->place.to);
-    const tensor sX = slice(k->sX[which], _, _, _, at->slot);
+    const columns c = which == ATTENTION_K ? k->d : k->dv;
+    const tensor sX = slice(which == ATTENTION_K ? k->sK : k->sV, _, _, _, at->slot);
     LOOP_FROM(item, lane(), imm(keeps_new(k) ? LANES : k->place.form.tokens * items_of_row(k, which)), imm(LANES)) {
         const new_item x = item_of(k, which, item);
         IF(logical_and(x.exists, logical_and(ge(x.key, start), lt(x.key, end)))) {
             const tensor rW = keeps_new(k) ? k->rKV[which] : words_of(k, which, load_item(k, which, &x));
-            put_item(k, &x, start, sX, k->n[which], rW);
+            put_item(k, &x, start, sX, c, rW);
             if (!keeps_new(k))
                 store_item(k, which, &x, rW);
         }

@@ -57,11 +57,10 @@ static tensor atom_of(const decode_kernel *k, val pair_0, val pair_1)
 void attention_decode_multiply_narrow_keys(const decode_kernel *k, val slot)
 {
     const int bn = k->cfg->keys, atoms = (int)static_size(layout_mode(k->rQ.layout, 1));
-    const columns d = k->n[ATTENTION_K];
     fill(k->scores, immf(0));
-    for (int at = 0; at < d.used; at += STEP) {
-        tensor sK = slice(k->sX[ATTENTION_K], _, _, at / d.chunk, slot), rK = fragment_B_words(&k->mma, bn, STEP);
-        ldmatrix_B(&k->mma, local_tile(sK, shape(bn, STEP), coord(0, at % d.chunk / STEP)), lane(), rK);
+    for (int at = 0; at < k->d.used; at += STEP) {
+        tensor sK = slice(k->sK, _, _, at / k->d.chunk, slot), rK = fragment_B_words(&k->mma, bn, STEP);
+        ldmatrix_B(&k->mma, local_tile(sK, shape(bn, STEP), coord(0, at % k->d.chunk / STEP)), lane(), rK);
         for (int half = 0; half < 2; half++)
             for (int n = 0; n < bn / 8; n++) {
                 const widened w = widen_word(k, at(rK, half, n, 0));
@@ -81,7 +80,7 @@ static widened widen_columns(const decode_kernel *k, val word)
 /* Subtile i of the columns by 16 keys, the j-th: of each word the even columns, then the odd ones. */
 static void multiply_subtile(const decode_kernel *k, tensor rV, int i, int j)
 {
-    const int words = k->n[ATTENTION_V].subtile / 8, atoms = (int)static_size(layout_mode(k->out.layout, 1));
+    const int words = k->dv.subtile / 8, atoms = (int)static_size(layout_mode(k->out.layout, 1));
     for (int n = 0; n < words; n++) {
         const widened first = widen_columns(k, at(rV, 0, n, 0)), second = widen_columns(k, at(rV, 1, n, 0));
         for (int odd = 0; odd < 2; odd++) {
@@ -94,11 +93,11 @@ static void multiply_subtile(const decode_kernel *k, tensor rV, int i, int j)
 
 void attention_decode_multiply_narrow_values(const decode_kernel *k, val slot)
 {
-    const int subtile = k->n[ATTENTION_V].subtile;
+    const int subtile = k->dv.subtile;
     tiled_copy transposed = make_tiled_copy_B("SM75_U16x8_LDSM_T", k->place.form.dtype, &k->mma, subtile, STEP);
     tensor sVt = slice(k->sVt, _, _, slot); // (WORDS,BN)
     for (int j = 0; j < k->cfg->keys / STEP; j++)
-        for (int i = 0; i < k->n[ATTENTION_V].used / subtile; i++) {
+        for (int i = 0; i < k->dv.used / subtile; i++) {
             tensor sSubtile = local_tile(sVt, shape(subtile, STEP), coord(i, j)),
                    rV = fragment_B_words(&k->mma, subtile, STEP);
             copy_tiled(&transposed, partition_S(&transposed, sSubtile, lane()), rV);

@@ -22,15 +22,10 @@ static int packed_in(const attention_decode_form *form)
     return 2 / (int)ckl_dtype_bytes(form->cache);
 }
 
-/* 16-bit words of a row of K or V. */
-static columns words_of(const attention_decode_form *form, int which)
+static int64_t ring_bytes(const attention_decode_sm80_config *c, int d)
 {
-    return attention_columns_of(attention_decode_elements(form, which) / packed_in(form));
-}
-
-static int64_t ring_bytes(const attention_decode_sm80_config *c, int which)
-{
-    return attention_decode_rings(c) * c->stages * attention_columns_bytes(words_of(&c->form, which), c->keys);
+    return attention_decode_rings(c) * c->stages *
+           attention_columns_bytes(attention_columns_of(d / packed_in(&c->form)), c->keys);
 }
 
 /* Rows of a warp's accumulators: of an atom the first eight, if there are no others. Then those of a CTA's partials. */
@@ -47,13 +42,13 @@ static int shared_rows(const attention_decode_sm80_config *c)
 static int64_t merge_bytes(const attention_decode_sm80_config *c)
 {
     return (int64_t)attention_decode_rings(c) * shared_rows(c) *
-           (packed_in(&c->form) * words_of(&c->form, ATTENTION_V).used + DECODE_PAD) * 4;
+           (packed_in(&c->form) * attention_columns_of(c->form.dv / packed_in(&c->form)).used + DECODE_PAD) * 4;
 }
 
 /* Where a CTA has one split, the partials lie where the rings were; else beside these, which go on. */
 static int64_t rings_and_partials_bytes(const attention_decode_sm80_config *c)
 {
-    const int64_t rings = ring_bytes(c, ATTENTION_K) + ring_bytes(c, ATTENTION_V);
+    const int64_t rings = ring_bytes(c, c->form.d) + ring_bytes(c, c->form.dv);
     return c->run == 1 ? max_i64(rings, merge_bytes(c)) : rings + merge_bytes(c);
 }
 
@@ -100,27 +95,27 @@ void attention_decode_block_sync(const decode_kernel *k)
 
 /* Construction */
 
-static tensor ring_at(const decode_kernel *k, int64_t offset, int which)
+static tensor ring_at(const decode_kernel *k, int64_t offset, columns c)
 {
     int slots = attention_decode_rings(k->cfg) * k->cfg->stages;
     return smem_view(smem_address(offset), k->place.form.dtype,
-                     attention_chunks_layout(k->place.form.dtype, k->n[which], k->cfg->keys, slots));
+                     attention_chunks_layout(k->place.form.dtype, c, k->cfg->keys, slots));
 }
 
 /* Columns of O, up to a multiple of what atoms take. */
 static int width_of(const decode_kernel *k)
 {
-    return k->n[ATTENTION_V].used * k->packed;
+    return k->dv.used * k->packed;
 }
 
 static void describe_memory(decode_kernel *k)
 {
     const attention_decode_sm80_config *c = k->cfg;
-    int64_t k_bytes = ring_bytes(c, ATTENTION_K), both = k_bytes + ring_bytes(c, ATTENTION_V);
+    int64_t k_bytes = ring_bytes(c, c->form.d), both = k_bytes + ring_bytes(c, c->form.dv);
     int64_t first = smem_alloc("rings", rings_and_partials_bytes(c), 1024);
-    k->sX[ATTENTION_K] = ring_at(k, first, ATTENTION_K);
-    k->sX[ATTENTION_V] = ring_at(k, first + k_bytes, ATTENTION_V);
-    k->sVt = attention_transposed_chunks(k->sX[ATTENTION_V], k->n[ATTENTION_V]);
+    k->sK = ring_at(k, first, k->d);
+    k->sV = ring_at(k, first + k_bytes, k->dv);
+    k->sVt = attention_transposed_chunks(k->sV, k->dv);
     const int width = width_of(k), pitch = width + DECODE_PAD, rows = shared_rows(c), rings = attention_decode_rings(c);
     k->sO = smem_view(smem_address(first + (c->run == 1 ? 0 : both)), F32,
                       make_layout(shape(rows, width, rings), stride(pitch, 1, rows * pitch)));
@@ -168,7 +163,7 @@ static void describe_registers(decode_kernel *k)
     const attention_decode_sm80_config *c = k->cfg;
     k->factors = k->packed == 1 ? k->place.form.dtype : CKL_F16;
     k->mma = attention_warps_mma(k->factors, 1);
-    k->rQ = fragment_A_words(&k->mma, ROWS, k->n[ATTENTION_K].used * k->packed);
+    k->rQ = fragment_A_words(&k->mma, ROWS, k->d.used * k->packed);
     k->scores = fragment_C(&k->mma, ROWS, c->keys);
     k->out = fragment_C(&k->mma, ROWS, width_of(k));
     k->weights = fragment_A_words(&k->mma, ROWS, c->keys);
@@ -232,11 +227,10 @@ static void load_queries(const decode_kernel *k)
 static void multiply_keys(const decode_kernel *k, val slot)
 {
     const int bn = k->cfg->keys;
-    const columns d = k->n[ATTENTION_K];
     fill(k->scores, immf(0));
-    for (int at = 0; at < d.used; at += STEP) {
-        tensor sK = slice(k->sX[ATTENTION_K], _, _, at / d.chunk, slot), rK = fragment_B(&k->mma, bn, STEP);
-        ldmatrix_B(&k->mma, local_tile(sK, shape(bn, STEP), coord(0, at % d.chunk / STEP)), lane(), rK);
+    for (int at = 0; at < k->d.used; at += STEP) {
+        tensor sK = slice(k->sK, _, _, at / k->d.chunk, slot), rK = fragment_B(&k->mma, bn, STEP);
+        ldmatrix_B(&k->mma, local_tile(sK, shape(bn, STEP), coord(0, at % k->d.chunk / STEP)), lane(), rK);
         gemm(&k->mma, queries_of(k, at / STEP), rK, k->scores, yes());
     }
 }
@@ -244,7 +238,7 @@ static void multiply_keys(const decode_kernel *k, val slot)
 /* out += weights * V of a slot. */
 static void multiply_values(const decode_kernel *k, val slot)
 {
-    attention_multiply_values(&k->mma, k->weights, slice(k->sVt, _, _, slot), k->n[ATTENTION_V], true, k->out);
+    attention_multiply_values(&k->mma, k->weights, slice(k->sVt, _, _, slot), k->dv, true, k->out);
 }
 
 static void use_block(decode_kernel *k, val number, val slot)
@@ -453,8 +447,8 @@ void attention_decode_sm80(const void *config, int kernel)
                               .run = cfg->run,
                               .cluster = cfg->cluster,
                               .whole = cfg->whole };
-    for (int which = ATTENTION_K; which <= ATTENTION_V; which++)
-        k.n[which] = words_of(&cfg->form, which);
+    k.d = attention_columns_of(cfg->form.d / k.packed);
+    k.dv = attention_columns_of(cfg->form.dv / k.packed);
     (void)kernel;
     launch_bounds(LANES * cfg->warps, cfg->ctas);
     k.place.p = params_of(attention_decode);

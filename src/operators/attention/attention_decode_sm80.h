@@ -9,9 +9,9 @@ enum { DECODE_PAD = 4 }; // columns between rows of O in shared memory, against 
 typedef struct decode_kernel {
     const attention_decode_sm80_config *cfg;
     decode_place place;
-    int packed;                    // elements of a 16-bit word of the cache
-    columns n[ATTENTION_TENSORS];  // of K and V: of such words
-    tensor sX[ATTENTION_TENSORS];  // (BN,CHUNK,CHUNKS,SLOTS), stages of all warps
+    columns d, dv;                 // of 16-bit words of the cache
+    int packed;                    // elements of such a word
+    tensor sK, sV;                 // (BN,CHUNK,CHUNKS,SLOTS), stages of all warps
     tensor sVt;                    // (DV,BN,SLOTS)
     tensor sO;                     // (BM,DV,WARPS), f32, in the memory of the rings
     tensor sTop, sSum;             // (BM,WARPS)
