@@ -145,20 +145,18 @@ void attention_backward_sinks(void)
     attention_values p = params_of(attention);
     grid_wait();
     launch_dependents();
-    val rows = convert(I64, p.stats_rows), head = cta_x(), sum = variable(F32, immf(0));
-    layout all =
-        make_layout(shape(rows, STATS, p.heads, p.all_heads),
-                    stride(1, rows, mul(rows, imm64(STATS)), mul(mul(rows, imm64(STATS)), convert(I64, p.heads))));
-    tensor gStats = slice(gmem_tensor(p.stats, F32, all), _, _, head, _); // (ROWS,STATS,BATCH)
-    tensor gSinks = gmem_vector(p.sinks, F32, p.heads);
+    val head = cta_x(), sum = variable(F32, immf(0));
+    tensor gAll = attention_backward_all_stats(&p, convert(I64, p.stats_rows)), // (ROWS,STATS,HEADS)
+        gSinks = gmem_vector(p.sinks, F32, p.heads);
     val sink = mul(at(gSinks, head), immf(M_LOG2E)), batches = div(p.all_heads, p.heads);
     LOOP_FROM(batch, imm_as(U32, 0), batches, imm_as(U32, 1)) {
+        tensor gStats = slice(gAll, _, _, add(mul(batch, p.heads), head)); // (ROWS,STATS)
         LOOP_FROM(first, thread(), p.stats_rows, imm(SINK_THREADS * SINK_FLIGHT)) {
             val offset[SINK_FLIGHT], delta[SINK_FLIGHT];
             for (int i = 0; i < SINK_FLIGHT; i++) { // queries past the last one have no weight
                 val row = add(first, imm(i * SINK_THREADS)), there = min(row, sub(p.stats_rows, imm(1)));
-                offset[i] = select(lt(row, p.stats_rows), at(gStats, there, 0, batch), immf(-INFINITY));
-                delta[i] = at(gStats, there, 1, batch);
+                offset[i] = select(lt(row, p.stats_rows), at(gStats, there, 0), immf(-INFINITY));
+                delta[i] = at(gStats, there, 1);
             }
             for (int i = 0; i < SINK_FLIGHT; i++)
                 assign(sum, fma(neg(exp2_ftz(add(sink, offset[i]))), delta[i], sum));

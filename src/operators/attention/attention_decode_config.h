@@ -123,7 +123,7 @@ val attention_e4m3_of_f32(val x);
 
 #define ATTENTION_DECODE_SM80_CONFIG(X, owner)                                                   \
     X(owner, int, warps, "4", "2 4 8", "warps of a CTA, which take blocks of keys in turn")      \
-    X(owner, int, row_warps, "1", "1 2 4", "of them that share blocks, with 16 rows each")       \
+    X(owner, int, row_warps, "1", "1 2", "of them that share blocks, with 16 rows each")         \
     X(owner, int, keys, "16", "16 32", "keys of a block")                                        \
     X(owner, int, stages, "3", "2 3 4 5", "blocks of a warp in shared memory")                   \
     X(owner, int, ctas, "0", "0 2 3 4", "CTAs that must fit an SM: bounds registers; 0: any")    \
@@ -146,12 +146,6 @@ typedef struct attention_decode_sm80_config {
     ATTENTION_DECODE_SM80_CONFIG(FIELD_MEMBER, )
 } attention_decode_sm80_config;
 
-/* Elements of a row of K or V. */
-static inline int attention_decode_elements(const attention_decode_form *form, int which)
-{
-    return which == ATTENTION_K ? form->d : form->dv;
-}
-
 /* Of a CTA: tokens times heads of a group. */
 static inline int attention_decode_rows(const attention_decode_sm80_config *c)
 {
@@ -162,12 +156,6 @@ static inline int attention_decode_rows(const attention_decode_sm80_config *c)
 static inline int attention_decode_rings(const attention_decode_sm80_config *c)
 {
     return c->warps / c->row_warps;
-}
-
-/* Are these warps a warpgroup, which multiplies by wgmma? */
-static inline bool attention_decode_is_wide(const attention_decode_sm80_config *c)
-{
-    return c->row_warps == 4;
 }
 
 int64_t attention_decode_sm80_smem(const attention_decode_sm80_config *config);

@@ -74,7 +74,7 @@ void attention_decode_prefetch(const decode_kernel *k)
     LOOP_FROM(key, add(place->from, thread()), end, imm(LANES * c->warps)) {
         const val page = place->form.page ? page_of(&early, key) : imm_as(U32, 0);
         for (int which = ATTENTION_K; which <= ATTENTION_V; which++) {
-            const int bytes = 2 * attention_decode_elements(&place->form, which) / k->packed;
+            const int bytes = 2 * (which == ATTENTION_K ? place->form.d : place->form.dv) / k->packed;
             const val row = mul(convert(U64, vectors_before(&early, which, key, page)), imm_as(U64, 16));
             bulk_prefetch(add(head_of(&early, which, place->p.x[which]), row), imm(bytes));
         }
@@ -87,14 +87,14 @@ typedef struct block_place {
     val start, slot;
 } block_place;
 
-/* take() for K and for V of a block. Of warps that share it the first one takes K, the second V. */
+/* take() for K and for V of a block. Of two warps that share it the first one takes K, the other V. */
 static void share_out(const decode_kernel *k, void (*take)(const decode_kernel *k, int which, const block_place *at),
                       const block_place *at)
 {
     for (int which = ATTENTION_K; which <= ATTENTION_V; which++) {
         if (k->cfg->row_warps == 1)
             take(k, which, at);
-        else IF(eq(rem(warp(), imm(k->cfg->row_warps)), imm(which - ATTENTION_K)))
+        else IF(eq(rem(warp(), imm(2)), imm(which - ATTENTION_K)))
             take(k, which, at);
     }
 }
@@ -102,9 +102,10 @@ static void share_out(const decode_kernel *k, void (*take)(const decode_kernel *
 /* Starts the copies of a block of K or V, rows of d words, into chunks (BN,CHUNK,CHUNKS). What does not exist is 0. */
 static void load_rows(const decode_kernel *k, int which, const block_place *to)
 {
-    const tensor sX = slice(k->sX[which], _, _, _, to->slot);
-    const columns c = k->n[which];
-    const int d = attention_decode_elements(&k->place.form, which) / k->packed;
+    const bool is_k = which == ATTENTION_K;
+    const tensor sX = slice(is_k ? k->sK : k->sV, _, _, _, to->slot);
+    const columns c = is_k ? k->d : k->dv;
+    const int d = (is_k ? k->place.form.d : k->place.form.dv) / k->packed;
     const block_rows *rows = to->rows;
     const int across = c.chunk / VECTOR, down = LANES / across;
     tiled_copy each = make_tiled_copy("SM80_CP_ASYNC_CACHEGLOBAL<128>", k->place.form.dtype,
@@ -125,22 +126,6 @@ static void load_rows(const decode_kernel *k, int which, const block_place *to)
     }
 }
 
-/* The same by bulk copies of whole rows, one of each lane: past the last one that again, whose weights are 0. */
-static void load_rows_in_bulk(const decode_kernel *k, int which, const block_place *to)
-{
-    const block_rows *rows = to->rows;
-    const int bytes = 2 * k->n[which].used;
-    const pipeline_state slot = { to->slot, imm_as(U32, 0), k->wide.ring.stages };
-    const val exists = lt(imm(0), rows->count), last = max(sub(rows->count, imm(1)), imm(0)),
-              at = shuffle(vectors_before(k, which, rows->key, rows->page), min(lane(), convert(U32, last))),
-              from = add(head_of(k, which, k->place.p.x[which]), shift_left(convert(U64, at), imm(4)));
-    IF(eq(lane(), imm(0)))
-        pipeline_expect(&k->wide.ring, &slot, select(exists, imm_as(U32, bytes * k->cfg->keys), imm_as(U32, 0)));
-    IF(exists)
-        bulk_load_at(tensor_address(k->sX[which], coord(lane(), 0, 0, to->slot)), 0, from, imm(bytes),
-                     pipeline_full_barrier(&k->wide.ring, &slot));
-}
-
 /*
  * New rows: lanes take items of them, a few words of the cache each. Where each lane has one item of K and of V, it
  * loads them at the start and keeps them.
@@ -159,7 +144,8 @@ static int words_of_item(const decode_kernel *k)
 /* Items of a row of K or V. */
 static int items_of_row(const decode_kernel *k, int which)
 {
-    return attention_decode_elements(&k->place.form, which) / k->packed / (2 * words_of_item(k));
+    const attention_decode_form *form = &k->place.form;
+    return (which == ATTENTION_K ? form->d : form->dv) / k->packed / (2 * words_of_item(k));
 }
 
 static bool keeps_new(const decode_kernel *k)
@@ -234,28 +220,16 @@ static void put_item(const decode_kernel *k, const new_item *x, val start, tenso
 static void append_rows(const decode_kernel *k, int which, const block_place *at)
 {
     const val start = at->start, end = min(add(start, imm(k->cfg->keys)), k->place.to);
-    const tensor sX = slice(k->sX[which], _, _, _, at->slot);
+    const columns c = which == ATTENTION_K ? k->d : k->dv;
+    const tensor sX = slice(which == ATTENTION_K ? k->sK : k->sV, _, _, _, at->slot);
     LOOP_FROM(item, lane(), imm(keeps_new(k) ? LANES : k->place.form.tokens * items_of_row(k, which)), imm(LANES)) {
         const new_item x = item_of(k, which, item);
         IF(logical_and(x.exists, logical_and(ge(x.key, start), lt(x.key, end)))) {
             const tensor rW = keeps_new(k) ? k->rKV[which] : words_of(k, which, load_item(k, which, &x));
-            put_item(k, &x, start, sX, k->n[which], rW);
+            put_item(k, &x, start, sX, c, rW);
             if (!keeps_new(k))
                 store_item(k, which, &x, rW);
         }
-    }
-}
-
-/* Zeros in place of rows of a block past its last one: bulk copies leave what was there. */
-static void clear_rows(const decode_kernel *k, int which, const block_place *at)
-{
-    const int vectors = k->n[which].used / VECTOR;
-    const val end = min(add(at->start, imm(k->cfg->keys)), k->place.to);
-    tensor rZero = fragment(I32, compact(leaf(4)));
-    fill(rZero, imm_as(I32, 0));
-    LOOP_FROM(item, add(mul(sub(end, at->start), imm(vectors)), lane()), imm(k->cfg->keys * vectors), imm(LANES)) {
-        const int_tuple to = coord(div(item, imm(vectors)), mul(rem(item, imm(vectors)), imm(VECTOR)), 0, at->slot);
-        copy(rZero, smem_view(tensor_address(k->sX[which], to), I32, compact(leaf(4))), 16);
     }
 }
 
@@ -266,8 +240,6 @@ void attention_decode_append(const decode_kernel *k, val start, val slot)
     IF(lt(max(start, first_new(k)), end)) {
         const block_place at = { .start = start, .slot = slot };
         share_out(k, append_rows, &at);
-        if (attention_decode_is_wide(k->cfg))
-            share_out(k, clear_rows, &at);
         attention_decode_block_sync(k);
     }
 }
@@ -303,6 +275,6 @@ void attention_decode_store_new(decode_kernel *k)
 void attention_decode_load_block(const decode_kernel *k, const block_rows *rows, val slot)
 {
     const block_place to = { .rows = rows, .slot = slot };
-    share_out(k, attention_decode_is_wide(k->cfg) ? load_rows_in_bulk : load_rows, &to);
+    share_out(k, load_rows, &to);
     cp_async_commit();
 }

@@ -187,11 +187,9 @@ void attention_decode_naive(const void *config, int kernel)
             tensor gSinks = gmem_vector(p.sinks, F32, mul(p.kv_heads, imm(form->group))); // (HEADS)
             add_score(&r, div(mul(at(gSinks, r.head), immf(M_LOG2E)), p.exponent));
         }
-        if (whole > COLUMNS)
+        if (whole)
             LOOP_FROM(first, imm64(0), imm64(whole), imm64(COLUMNS))
                 weigh_values(&r, first, COLUMNS);
-        else if (whole)
-            weigh_values(&r, imm64(0), COLUMNS);
         if (whole < form->dv)
             weigh_values(&r, imm64(whole), form->dv - whole);
         if (form->lse) {

@@ -31,7 +31,12 @@ static val widen(val word, int bytes)
     return bit_or(bit_and(shift_right(x, imm(1)), imm_as(U32, 0x3f803f80)), bit_and(x, imm_as(U32, 0x80008000)));
 }
 
-widened attention_decode_widen(const decode_kernel *k, val word)
+/* The four numbers of a word: bytes 0 and 1, 2 and 3. */
+typedef struct widened {
+    val pair[2];
+} widened;
+
+static widened widen_word(const decode_kernel *k, val word)
 {
     if (!k->cfg->convert)
         return (widened){ { widen(word, BYTES_0_1), widen(word, BYTES_2_3) } };
@@ -52,14 +57,13 @@ static tensor atom_of(const decode_kernel *k, val pair_0, val pair_1)
 void attention_decode_multiply_narrow_keys(const decode_kernel *k, val slot)
 {
     const int bn = k->cfg->keys, atoms = (int)static_size(layout_mode(k->rQ.layout, 1));
-    const columns d = k->n[ATTENTION_K];
     fill(k->scores, immf(0));
-    for (int at = 0; at < d.used; at += STEP) {
-        tensor sK = slice(k->sX[ATTENTION_K], _, _, at / d.chunk, slot), rK = fragment_B_words(&k->mma, bn, STEP);
-        ldmatrix_B(&k->mma, local_tile(sK, shape(bn, STEP), coord(0, at % d.chunk / STEP)), lane(), rK);
+    for (int at = 0; at < k->d.used; at += STEP) {
+        tensor sK = slice(k->sK, _, _, at / k->d.chunk, slot), rK = fragment_B_words(&k->mma, bn, STEP);
+        ldmatrix_B(&k->mma, local_tile(sK, shape(bn, STEP), coord(0, at % k->d.chunk / STEP)), lane(), rK);
         for (int half = 0; half < 2; half++)
             for (int n = 0; n < bn / 8; n++) {
-                const widened w = attention_decode_widen(k, at(rK, half, n, 0));
+                const widened w = widen_word(k, at(rK, half, n, 0));
                 tensor rB = atom_of(k, w.pair[0], w.pair[1]);
                 gemm(&k->mma, local_tile(k->rQ, shape(4, atoms, 1), coord(0, 0, 2 * at / STEP + half)), rB,
                      local_tile(k->scores, shape(4, atoms, 1), coord(0, 0, n)), yes());
@@ -70,13 +74,13 @@ void attention_decode_multiply_narrow_keys(const decode_kernel *k, val slot)
 /* A word of two keys: those of one column, then of the next. */
 static widened widen_columns(const decode_kernel *k, val word)
 {
-    return attention_decode_widen(k, permute_bytes(word, imm_as(U32, 0), imm_as(U32, BYTES_0_2_1_3)));
+    return widen_word(k, permute_bytes(word, imm_as(U32, 0), imm_as(U32, BYTES_0_2_1_3)));
 }
 
 /* Subtile i of the columns by 16 keys, the j-th: of each word the even columns, then the odd ones. */
 static void multiply_subtile(const decode_kernel *k, tensor rV, int i, int j)
 {
-    const int words = k->n[ATTENTION_V].subtile / 8, atoms = (int)static_size(layout_mode(k->out.layout, 1));
+    const int words = k->dv.subtile / 8, atoms = (int)static_size(layout_mode(k->out.layout, 1));
     for (int n = 0; n < words; n++) {
         const widened first = widen_columns(k, at(rV, 0, n, 0)), second = widen_columns(k, at(rV, 1, n, 0));
         for (int odd = 0; odd < 2; odd++) {
@@ -89,11 +93,11 @@ static void multiply_subtile(const decode_kernel *k, tensor rV, int i, int j)
 
 void attention_decode_multiply_narrow_values(const decode_kernel *k, val slot)
 {
-    const int subtile = k->n[ATTENTION_V].subtile;
+    const int subtile = k->dv.subtile;
     tiled_copy transposed = make_tiled_copy_B("SM75_U16x8_LDSM_T", k->place.form.dtype, &k->mma, subtile, STEP);
     tensor sVt = slice(k->sVt, _, _, slot); // (WORDS,BN)
     for (int j = 0; j < k->cfg->keys / STEP; j++)
-        for (int i = 0; i < k->n[ATTENTION_V].used / subtile; i++) {
+        for (int i = 0; i < k->dv.used / subtile; i++) {
             tensor sSubtile = local_tile(sVt, shape(subtile, STEP), coord(i, j)),
                    rV = fragment_B_words(&k->mma, subtile, STEP);
             copy_tiled(&transposed, partition_S(&transposed, sSubtile, lane()), rV);

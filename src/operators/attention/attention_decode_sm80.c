@@ -22,17 +22,10 @@ static int packed_in(const attention_decode_form *form)
     return 2 / (int)ckl_dtype_bytes(form->cache);
 }
 
-/* 16-bit words of a row of K or V; rows that bulk copies bring lie as they are. */
-static columns words_of(const attention_decode_sm80_config *c, int which)
+static int64_t ring_bytes(const attention_decode_sm80_config *c, int d)
 {
-    const int words = attention_decode_elements(&c->form, which) / packed_in(&c->form);
-    return attention_decode_is_wide(c) ? (columns){ .chunk = words, .chunks = 1, .used = words }
-                                       : attention_columns_of(words);
-}
-
-static int64_t ring_bytes(const attention_decode_sm80_config *c, int which)
-{
-    return attention_decode_rings(c) * c->stages * attention_columns_bytes(words_of(c, which), c->keys);
+    return attention_decode_rings(c) * c->stages *
+           attention_columns_bytes(attention_columns_of(d / packed_in(&c->form)), c->keys);
 }
 
 /* Rows of a warp's accumulators: of an atom the first eight, if there are no others. Then those of a CTA's partials. */
@@ -49,26 +42,20 @@ static int shared_rows(const attention_decode_sm80_config *c)
 static int64_t merge_bytes(const attention_decode_sm80_config *c)
 {
     return (int64_t)attention_decode_rings(c) * shared_rows(c) *
-           (packed_in(&c->form) * words_of(c, ATTENTION_V).used + DECODE_PAD) * 4;
+           (packed_in(&c->form) * attention_columns_of(c->form.dv / packed_in(&c->form)).used + DECODE_PAD) * 4;
 }
 
 /* Where a CTA has one split, the partials lie where the rings were; else beside these, which go on. */
 static int64_t rings_and_partials_bytes(const attention_decode_sm80_config *c)
 {
-    const int64_t rings = ring_bytes(c, ATTENTION_K) + ring_bytes(c, ATTENTION_V);
+    const int64_t rings = ring_bytes(c, c->form.d) + ring_bytes(c, c->form.dv);
     return c->run == 1 ? max_i64(rings, merge_bytes(c)) : rings + merge_bytes(c);
 }
 
 int64_t attention_decode_sm80_smem(const attention_decode_sm80_config *c)
 {
     int64_t states = 2 * attention_decode_rings(c) * shared_rows(c) * 4, of_cluster = 2 * shared_rows(c) * 4, flag = 4;
-    return rings_and_partials_bytes(c) + attention_decode_wide_bytes(c) + states + (c->cluster > 1 ? of_cluster : flag);
-}
-
-/* Elements that neighbouring lanes have of a row: those of a word of the cache, or of 16 bits. */
-static int order_of(const decode_kernel *k)
-{
-    return attention_decode_is_wide(k->cfg) ? 1 : k->packed;
+    return rings_and_partials_bytes(c) + states + (c->cluster > 1 ? of_cluster : flag);
 }
 
 /* Which warp does what */
@@ -108,31 +95,27 @@ void attention_decode_block_sync(const decode_kernel *k)
 
 /* Construction */
 
-static tensor ring_at(const decode_kernel *k, int64_t offset, int which)
+static tensor ring_at(const decode_kernel *k, int64_t offset, columns c)
 {
-    const int slots = attention_decode_rings(k->cfg) * k->cfg->stages, words = k->n[which].used, rows = k->cfg->keys;
-    if (attention_decode_is_wide(k->cfg))
-        return smem_view(smem_address(offset), k->place.form.dtype,
-                         make_layout(shape(rows, words, 1, slots), stride(words, 1, words, rows * words)));
+    int slots = attention_decode_rings(k->cfg) * k->cfg->stages;
     return smem_view(smem_address(offset), k->place.form.dtype,
-                     attention_chunks_layout(k->place.form.dtype, k->n[which], k->cfg->keys, slots));
+                     attention_chunks_layout(k->place.form.dtype, c, k->cfg->keys, slots));
 }
 
 /* Columns of O, up to a multiple of what atoms take. */
 static int width_of(const decode_kernel *k)
 {
-    return attention_decode_is_wide(k->cfg) ? k->wide.n[ATTENTION_V].used : k->n[ATTENTION_V].used * k->packed;
+    return k->dv.used * k->packed;
 }
 
 static void describe_memory(decode_kernel *k)
 {
     const attention_decode_sm80_config *c = k->cfg;
-    int64_t k_bytes = ring_bytes(c, ATTENTION_K), both = k_bytes + ring_bytes(c, ATTENTION_V);
+    int64_t k_bytes = ring_bytes(c, c->form.d), both = k_bytes + ring_bytes(c, c->form.dv);
     int64_t first = smem_alloc("rings", rings_and_partials_bytes(c), 1024);
-    k->sX[ATTENTION_K] = ring_at(k, first, ATTENTION_K);
-    k->sX[ATTENTION_V] = ring_at(k, first + k_bytes, ATTENTION_V);
-    if (!attention_decode_is_wide(c))
-        k->sVt = attention_transposed_chunks(k->sX[ATTENTION_V], k->n[ATTENTION_V]);
+    k->sK = ring_at(k, first, k->d);
+    k->sV = ring_at(k, first + k_bytes, k->dv);
+    k->sVt = attention_transposed_chunks(k->sV, k->dv);
     const int width = width_of(k), pitch = width + DECODE_PAD, rows = shared_rows(c), rings = attention_decode_rings(c);
     k->sO = smem_view(smem_address(first + (c->run == 1 ? 0 : both)), F32,
                       make_layout(shape(rows, width, rings), stride(pitch, 1, rows * pitch)));
@@ -180,12 +163,10 @@ static void describe_registers(decode_kernel *k)
     const attention_decode_sm80_config *c = k->cfg;
     k->factors = k->packed == 1 ? k->place.form.dtype : CKL_F16;
     k->mma = attention_warps_mma(k->factors, 1);
-    k->rQ = fragment_A_words(&k->mma, ROWS, k->n[ATTENTION_K].used * k->packed);
+    k->rQ = fragment_A_words(&k->mma, ROWS, k->d.used * k->packed);
     k->scores = fragment_C(&k->mma, ROWS, c->keys);
     k->out = fragment_C(&k->mma, ROWS, width_of(k));
     k->weights = fragment_A_words(&k->mma, ROWS, c->keys);
-    if (attention_decode_is_wide(c))
-        attention_decode_describe_wide_registers(k, ring_of(k));
     k->used_scores = rows_in_use(k, k->scores);
     k->used_out = rows_in_use(k, k->out);
     k->online = attention_online_rows_begin(used_row_count(k), k->exponent);
@@ -210,7 +191,7 @@ static tensor query_of(const decode_kernel *k, int m)
 {
     val row = add(first_row(k), add(thread_at(lane(), 1, 4, 8), imm(8 * m)));
     tensor gRow = attention_decode_row_of(&k->place, ATTENTION_Q, min(row, imm(k->place.rows_all - 1)));
-    val first = tensor_address(gRow, coord(mul(thread_at(lane(), 0, 4, 8), imm(2 * order_of(k)))));
+    val first = tensor_address(gRow, coord(mul(thread_at(lane(), 0, 4, 8), imm(2 * k->packed))));
     return gmem_tensor(first, I32, make_layout(leaf(k->place.form.d / 2), leaf(1)));
 }
 
@@ -234,7 +215,7 @@ static void load_queries(const decode_kernel *k)
     fill(k->rQ, imm_as(U32, 0));
     for (int m = 0; m < used_rows(k->cfg) / 8; m++)
         for (int half = 0; half < 2 * steps && 8 * half < k->place.form.d; half++) {
-            const int pair = order_of(k) == 1 ? 4 * half : half / 2 * 8 + half % 2; // in the order of the keys' words
+            const int pair = k->packed == 1 ? 4 * half : half / 2 * 8 + half % 2; // in the order of the keys' words
             const val word = bitcast(U32, at(k->gQ[m], pair));
             set(k->rQ, coord(m + 2 * (half % 2), 0, half / 2), k->packed == 1 ? word : bit_xor(word, k->signs));
         }
@@ -246,11 +227,10 @@ static void load_queries(const decode_kernel *k)
 static void multiply_keys(const decode_kernel *k, val slot)
 {
     const int bn = k->cfg->keys;
-    const columns d = k->n[ATTENTION_K];
     fill(k->scores, immf(0));
-    for (int at = 0; at < d.used; at += STEP) {
-        tensor sK = slice(k->sX[ATTENTION_K], _, _, at / d.chunk, slot), rK = fragment_B(&k->mma, bn, STEP);
-        ldmatrix_B(&k->mma, local_tile(sK, shape(bn, STEP), coord(0, at % d.chunk / STEP)), lane(), rK);
+    for (int at = 0; at < k->d.used; at += STEP) {
+        tensor sK = slice(k->sK, _, _, at / k->d.chunk, slot), rK = fragment_B(&k->mma, bn, STEP);
+        ldmatrix_B(&k->mma, local_tile(sK, shape(bn, STEP), coord(0, at % k->d.chunk / STEP)), lane(), rK);
         gemm(&k->mma, queries_of(k, at / STEP), rK, k->scores, yes());
     }
 }
@@ -258,30 +238,15 @@ static void multiply_keys(const decode_kernel *k, val slot)
 /* out += weights * V of a slot. */
 static void multiply_values(const decode_kernel *k, val slot)
 {
-    attention_multiply_values(&k->mma, k->weights, slice(k->sVt, _, _, slot), k->n[ATTENTION_V], true, k->out);
-}
-
-/* How a slot's keys and values are multiplied. */
-typedef struct slot_products {
-    void (*keys)(const decode_kernel *k, val slot), (*values)(const decode_kernel *k, val slot);
-} slot_products;
-
-static slot_products products_of(const decode_kernel *k)
-{
-    if (attention_decode_is_wide(k->cfg))
-        return (slot_products){ attention_decode_multiply_wide_keys, attention_decode_multiply_wide_values };
-    if (k->packed > 1)
-        return (slot_products){ attention_decode_multiply_narrow_keys, attention_decode_multiply_narrow_values };
-    return (slot_products){ multiply_keys, multiply_values };
+    attention_multiply_values(&k->mma, k->weights, slice(k->sVt, _, _, slot), k->dv, true, k->out);
 }
 
 static void use_block(decode_kernel *k, val number, val slot)
 {
-    const slot_products products = products_of(k);
     val start = attention_decode_block_start(k, number);
     if (k->place.form.append)
         attention_decode_append(k, start, slot);
-    products.keys(k, slot);
+    (k->packed == 1 ? multiply_keys : attention_decode_multiply_narrow_keys)(k, slot);
     if (k->factors != k->place.form.dtype)
         attention_scale_rows(k->used_scores, k->row_unit);
     if (k->place.form.softcap)
@@ -296,15 +261,15 @@ static void use_block(decode_kernel *k, val number, val slot)
         attention_rescale_rows(k->used_out, k->online.factor, used_row_count(k));
     else
         attention_scale_rows(k->used_out, k->online.factor);
-    products.values(k, slot);
+    (k->packed == 1 ? multiply_values : attention_decode_multiply_narrow_values)(k, slot);
 }
 
 /*
  * A warp's way through its ring: its blocks, the most that a warp has, the slots to use and to fill next, and where the
- * block for the latter is. parity: of the barrier of the slot to use.
+ * block for the latter is.
  */
 typedef struct ring_place {
-    val first, count, rounds, use, fill, parity;
+    val first, count, rounds, use, fill;
     block_rows next;
 } ring_place;
 
@@ -316,10 +281,6 @@ static ring_place begin_ring(decode_kernel *k)
     ring_place r = { .first = mul(ring_of(k), imm(stages)) };
     r.count = div(sub(add(blocks, imm(rings - 1)), ring_of(k)), imm(rings));
     r.rounds = div(add(blocks, imm(rings - 1)), imm(rings));
-    if (attention_decode_is_wide(k->cfg)) { // ptxas serialises wgmma in loops that it cannot prove uniform
-        r.count = shuffle(r.count, imm(0));
-        r.rounds = shuffle(r.rounds, imm(0));
-    }
     block_rows rows[STAGES_MAX];
     for (int s = 0; s < stages; s++) {
         rows[s] = attention_decode_no_rows(k);
@@ -339,19 +300,8 @@ static ring_place begin_ring(decode_kernel *k)
         attention_decode_store_new(k);
     r.next = rows[stages - 1];
     r.use = variable(U32, imm(0));
-    r.parity = variable(U32, imm(0));
     r.fill = variable(U32, imm(stages - 1));
     return r;
-}
-
-/* The copies of the slot to use have arrived. */
-static void wait_slot(const decode_kernel *k, const ring_place *r)
-{
-    const pipeline_state slot = { add(r->first, r->use), r->parity, k->wide.ring.stages };
-    if (attention_decode_is_wide(k->cfg))
-        pipeline_wait_full(&k->wide.ring, &slot);
-    else
-        cp_async_wait(k->cfg->stages - 2);
 }
 
 /*
@@ -363,15 +313,12 @@ static void attend(decode_kernel *k, ring_place *r, val from, val to)
 {
     const int stages = k->cfg->stages;
     LOOP_FROM(i, from, to, imm(1)) {
-        wait_slot(k, r);
+        cp_async_wait(stages - 2);
         attention_decode_block_sync(k);
         attention_decode_load_block(k, &r->next, add(r->first, r->fill));
         attention_decode_find_rows(k, add(i, imm(stages)), &r->next);
         use_block(k, i, add(r->first, r->use));
-        const val turns = eq(r->use, imm(stages - 1));
-        if (attention_decode_is_wide(k->cfg))
-            assign(r->parity, bit_xor(r->parity, select(turns, imm_as(U32, 1), imm_as(U32, 0))));
-        assign(r->use, select(turns, imm(0), add(r->use, imm(1))));
+        assign(r->use, select(eq(r->use, imm(stages - 1)), imm(0), add(r->use, imm(1))));
         assign(r->fill, select(eq(r->fill, imm(stages - 1)), imm(0), add(r->fill, imm(1))));
     }
 }
@@ -404,7 +351,7 @@ static void attend_together(decode_kernel *k, ring_place *r, val from, val to)
  */
 static void share_row(const decode_kernel *k, int m, val row)
 {
-    const int atoms = order_of(k), count = 2 * atoms, width = 8 * atoms;
+    const int atoms = k->packed, count = 2 * atoms, width = 8 * atoms;
     val to = tensor_address(k->sO, coord(row, mul(thread_at(lane(), 0, 4, 8), imm(count)), ring_of(k)));
     for (int n = 0; n < width_of(k) / width; n++) {
         tensor rO = fragment(F32, compact(leaf(count)));
@@ -500,27 +447,21 @@ void attention_decode_sm80(const void *config, int kernel)
                               .run = cfg->run,
                               .cluster = cfg->cluster,
                               .whole = cfg->whole };
-    for (int which = ATTENTION_K; which <= ATTENTION_V; which++)
-        k.n[which] = words_of(cfg, which);
+    k.d = attention_columns_of(cfg->form.d / k.packed);
+    k.dv = attention_columns_of(cfg->form.dv / k.packed);
     (void)kernel;
     launch_bounds(LANES * cfg->warps, cfg->ctas);
     k.place.p = params_of(attention_decode);
     if (cfg->cluster > 1)
         cluster_size(cfg->cluster);
     attention_decode_find_cta(&k.place, cta_x());
-    if (attention_decode_is_wide(cfg))
-        attention_decode_describe_wide(&k);
     describe_memory(&k);
-    if (attention_decode_is_wide(cfg))
-        attention_decode_initialise_wide(&k);
     if (cfg->ahead)
         attention_decode_prefetch(&k);
     grid_wait(); // what is above overlaps the end of the kernel before
     if (cfg->early)
         launch_dependents();
     attention_decode_find_keys(&k.place, cfg->split);
-    if (attention_decode_is_wide(cfg))
-        k.place.splits = shuffle(k.place.splits, imm(0));
     describe_scales(&k);
     const decode_sums sums = sums_of(&k);
     IF(lt(k.place.split, k.place.splits)) {

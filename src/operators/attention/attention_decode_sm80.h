@@ -1,34 +1,22 @@
 /* attention_decode_sm80.h - what the files of attention_decode's sm80 share: rings of keys, products. */
 #pragma once
 
-#include "cute/pipeline.h"
 #include "operators/attention/attention_decode_place.h"
 
 enum { DECODE_PAD = 4 }; // columns between rows of O in shared memory, against bank conflicts
-
-/* Products by wgmma (attention_decode_wide.c); registers are those of the kernel. */
-typedef struct wide_products {
-    columns n[ATTENTION_TENSORS]; // of K and V, in elements
-    tensor sX[ATTENTION_TENSORS]; // (BN,CHUNK,CHUNKS,RINGS), f16
-    pipeline ring;                // of all slots: each is full once the rows of K and of V have arrived
-    tiled_mma qk, pv;
-    tensor tCrK[CHUNKS_MAX], tCrV; // (1,MMA_K) of this ring
-    tensor scores, out, weights;   // (MMA,1,1), (PAIRS,1,MMA_K)
-} wide_products;
 
 /* Everything that the steps share. Letters: rows (BM), keys of a block (BN). */
 typedef struct decode_kernel {
     const attention_decode_sm80_config *cfg;
     decode_place place;
-    int packed;                    // elements of a 16-bit word of the cache
-    columns n[ATTENTION_TENSORS];  // of K and V: of such words
-    tensor sX[ATTENTION_TENSORS];  // (BN,CHUNK,CHUNKS,SLOTS), stages of all warps
+    columns d, dv;                 // of 16-bit words of the cache
+    int packed;                    // elements of such a word
+    tensor sK, sV;                 // (BN,CHUNK,CHUNKS,SLOTS), stages of all warps
     tensor sVt;                    // (DV,BN,SLOTS)
     tensor sO;                     // (BM,DV,WARPS), f32, in the memory of the rings
     tensor sTop, sSum;             // (BM,WARPS)
     ckl_dtype factors;             // what is multiplied: dtype, or f16 where the cache is of 8 bits
     tiled_mma mma;                 // of a warp
-    wide_products wide;            // of the warps of a ring, where they are a warpgroup
     tensor rQ;                     // (PAIRS,MMA_M,MMA_K)
     tensor gQ[ONLINE_ROWS_MAX];    // this lane's queries, where they do not stay in registers: (D/2), pairs
     tensor scores, out;            // (MMA,MMA_M,MMA_N)
@@ -77,24 +65,6 @@ void attention_decode_append(const decode_kernel *k, val start, val slot);
 /* scores = Q * K^T and out += weights * V of a slot, whose words hold two elements. */
 void attention_decode_multiply_narrow_keys(const decode_kernel *k, val slot);
 void attention_decode_multiply_narrow_values(const decode_kernel *k, val slot);
-
-/* The four numbers of a word: bytes 0 and 1, 2 and 3, as f16. */
-typedef struct widened {
-    val pair[2];
-} widened;
-
-widened attention_decode_widen(const decode_kernel *k, val word);
-
-/*
- * The same where the warps of a ring are a warpgroup: both are widened once, in shared memory. Its bytes; describing
- * that, then the registers.
- */
-int64_t attention_decode_wide_bytes(const attention_decode_sm80_config *config);
-void attention_decode_describe_wide(decode_kernel *k);
-void attention_decode_initialise_wide(const decode_kernel *k);
-void attention_decode_describe_wide_registers(decode_kernel *k, val ring);
-void attention_decode_multiply_wide_keys(const decode_kernel *k, val slot);
-void attention_decode_multiply_wide_values(const decode_kernel *k, val slot);
 
 /* Queries of bf16 become f16; row_unit becomes the factor for their scores. */
 void attention_decode_queries_to_f16(decode_kernel *k);

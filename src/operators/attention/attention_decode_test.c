@@ -290,12 +290,7 @@ static const char *const cases[] = {
     "split=64 cluster=1' # the same, a ring",
     "heads=16 kv_heads=2 q=4 kv=700 d=128 batch=2 shortest=1 page=16 layout=bshd cache=e4m3 append=1 lse=1 # of 8 bits",
     "heads=16 kv_heads=2 q=4 kv=700 d=128 batch=2 shortest=1 page=16 cache=e4m3 dtype=bf16 append=1 impl=sm80 "
-    "config='warps=8 row_warps=2 keys=32 stages=4' # each warp widens for its 16 rows",
-    "heads=16 kv_heads=1 q=4 kv=1300 d=64 batch=2 shortest=700 page=16 cache=e4m3 fill=integers lse=1 impl=sm80 "
-    "config='warps=8 row_warps=4 keys=32 stages=3 split=128 run=16 cluster=1' # a warpgroup for all 64, by wgmma",
-    "heads=12 kv_heads=1 q=3 kv=500 d=48 dv=112 batch=2 shortest=200 left=150 sinks=1 softcap=4 cache=e4m3 dtype=bf16 "
-    "append=1 lse=1 impl=sm80 config='whole=0 warps=4 row_warps=4 keys=32 stages=2 split=96' # vectors that are not a "
-    "multiple",
+    "config='warps=4 row_warps=2 keys=32 stages=4 ctas=3 run=1 cluster=1 whole=0' # the same, three CTAs an SM",
     "heads=4 kv_heads=1 q=16 kv=40 d=32 batch=3 shortest=0 page=1 append=1 cache=e4m3 dtype=bf16 left=9",
     "heads=8 kv_heads=1 q=16 kv=66 d=32 batch=9 page=3 left=9 dtype=bf16 lse=1 cache=e4m3 append=1 shortest=0 "
     "fill=hard seed=1",
@@ -422,9 +417,7 @@ static const test_reject rejects[] = {
     { "kv=1500 impl=sm80 config='split=512 run=1 cluster=2'", CKL_UNSUPPORTED,
       "attention_decode sm80: cluster=2 is not in 1..16, has less CTAs than a sequence" },
     { "impl=sm80 config='warps=3 row_warps=2'", CKL_INVALID,
-      "attention_decode sm80: row_warps=2 is none of 1, 2, 4, or does not divide warps=3" },
-    { "impl=sm80 config='warps=4 row_warps=4'", CKL_UNSUPPORTED,
-      "attention_decode sm80: row_warps=4 wants wgmma, convert=1 and keys=32" },
+      "attention_decode sm80: row_warps=2 is neither 1, nor 2 of warps=3" },
     { "impl=sm80 config='stages=1'", CKL_INVALID, "attention_decode sm80: stages=1 is not in 2..8, or ctas=0" },
     { "kv=2000 d=128 impl=sm80 config='warps=4 keys=32 stages=2 ctas=4 cluster=1'", CKL_UNSUPPORTED,
       "attention_decode sm80: ctas=4 of 4 warps leave too few registers for dv=128, run=1 and keys=32" },

@@ -41,11 +41,6 @@ static void store(tensor gRow, ckl_dtype dtype, int first, tensor rX, const val 
         set(gRow, first + c, convert(dtype, factor ? mul(at(rX, c), *factor) : at(rX, c)));
 }
 
-static int columns_from(int first, int d)
-{
-    return d - first < COLUMNS ? d - first : COLUMNS;
-}
-
 /* Stores the gradient of the mask at a key; 0 for keys that the query does not see. */
 static void store_of_mask(const naive_problem *g, val batch, val head, val i, val j, val x)
 {
@@ -62,7 +57,7 @@ static void of_query(const naive_problem *g, val batch, val head, val i)
         LOOP_FROM(j, imm64(0), g->kv, imm64(1))
             store_of_mask(g, batch, head, i, j, immf(0));
     for (int c0 = 0; c0 < g->form->d; c0 += COLUMNS) {
-        tensor rX = fragment(F32, compact(leaf(columns_from(c0, g->form->d)))); // (COLUMNS)
+        tensor rX = fragment(F32, compact(leaf((int)min_i64(COLUMNS, g->form->d - c0)))); // (COLUMNS)
         fill(rX, immf(0));
         LOOP_FROM(j, keys.first, keys.end, imm64(1)) {
             pair x = pair_of(g, batch, head, i, j);
@@ -101,7 +96,7 @@ static void of_key(const naive_problem *g, val batch, val kv_head, val j)
         int d = of_keys ? g->form->d : g->form->dv;
         tensor gRow = slice(g->gGradient[of_keys ? ATTENTION_K : ATTENTION_V], batch, kv_head, j, _); // (D)
         for (int c0 = 0; c0 < d; c0 += COLUMNS) {
-            tensor rX = fragment(F32, compact(leaf(columns_from(c0, d)))); // (COLUMNS)
+            tensor rX = fragment(F32, compact(leaf((int)min_i64(COLUMNS, d - c0)))); // (COLUMNS)
             sum_over_queries(g, batch, kv_head, j, of_keys, rX, c0);
             store(gRow, g->form->dtype, c0, rX, of_keys ? &g->p.scale : NULL);
         }

@@ -35,16 +35,10 @@ int64_t attention_sm80_smem(const attention_sm80_config *c)
            c->stages * (attention_columns_bytes(d, c->tile_n) + attention_columns_bytes(dv, c->tile_n));
 }
 
-/* Threads beside each other in a row of a chunk. */
-static int threads_across(columns c)
-{
-    return c.chunk / VECTOR;
-}
-
 int attention_sm80_rows_loaded(const attention_sm80_config *c)
 {
     columns d = attention_columns_of(c->form.d), dv = attention_columns_of(c->form.dv);
-    return c->warps * 32 / threads_across(d.chunk < dv.chunk ? d : dv);
+    return c->warps * 32 / ((d.chunk < dv.chunk ? d.chunk : dv.chunk) / VECTOR);
 }
 
 static sm80_kernel describe_kernel(const attention_sm80_config *cfg)
@@ -86,7 +80,7 @@ static tensor head_of(const sm80_kernel *k, int which, const tile *t)
 /* Starts the copies of rows of a head, from block * rows on, into chunks (ROWS,CHUNK,CHUNKS). Outside of it is 0. */
 static void load_rows(const sm80_kernel *k, tensor gX, tensor sX, columns c, val block)
 {
-    int rows = (int)static_size(layout_mode(sX.layout, 0)), across = threads_across(c);
+    int rows = (int)static_size(layout_mode(sX.layout, 0)), across = c.chunk / VECTOR;
     layout threads = compact_right(shape(k->threads / across, across));
     tiled_copy each =
         make_tiled_copy("SM80_CP_ASYNC_CACHEGLOBAL<128>", k->cfg->form.dtype, threads, compact(shape(1, VECTOR)));

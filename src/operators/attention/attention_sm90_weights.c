@@ -126,7 +126,8 @@ static void weigh_by_old(const sm90_kernel *k, consumer_role *c, const key_walk 
             weigh_exactly(k, c);
         }
     }
-    attention_online_rows_add(&c->rows, sum);
+    UNROLL(r, c->rows.count)
+        assign(c->rows.sum[r], add(c->rows.sum[r], sum[r]));
 }
 
 void attention_sm90_weigh_first(const sm90_kernel *k, consumer_role *c, const key_walk *w)

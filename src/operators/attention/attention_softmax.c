@@ -216,23 +216,26 @@ static val fits_short(const online_rows *rows, double growth_min)
     return vote_all(fits);
 }
 
+/* The same in a branch, sums into variables. */
+static void weigh_rows_into(const online_rows *rows, tensor scores, raw_scores raw, const val *sum)
+{
+    val by_branch[ONLINE_ROWS_MAX];
+    weigh_rows(rows, scores, raw, by_branch);
+    UNROLL(r, rows->count)
+        assign(sum[r], by_branch[r]);
+}
+
 /* Scores become weights after the cap, which is part of the exponents where it is short. */
 static void weigh_capped(const online_rows *rows, tensor scores, val is_short, const val *cap, val *sum)
 {
-    val by_branch[ONLINE_ROWS_MAX];
     for (int r = 0; r < rows->count; r++)
         sum[r] = variable(F32, immf(0));
-    IF(is_short) {
-        weigh_rows(rows, scores, (raw_scores){ .cap = cap }, by_branch);
-        UNROLL(r, rows->count)
-            assign(sum[r], by_branch[r]);
-    }
+    IF(is_short)
+        weigh_rows_into(rows, scores, (raw_scores){ .cap = cap }, sum);
     ELSE
     {
         attention_cap_scores(scores, *cap);
-        weigh_rows(rows, scores, (raw_scores){ NULL }, by_branch);
-        UNROLL(r, rows->count)
-            assign(sum[r], by_branch[r]);
+        weigh_rows_into(rows, scores, (raw_scores){ NULL }, sum);
     }
 }
 
@@ -319,12 +322,6 @@ val attention_online_rows_lower(online_rows *rows, tensor weights, const raw_sco
     }
     attention_scale_rows(weights, rows->factor);
     return is_lost;
-}
-
-void attention_online_rows_add(online_rows *rows, const val *sum)
-{
-    UNROLL(r, rows->count)
-        assign(rows->sum[r], add(rows->sum[r], sum[r]));
 }
 
 row_end attention_row_end(val top, val sum, val sink)

@@ -69,9 +69,6 @@ val attention_online_softmax_by_old(const online_rows *rows, tensor scores, cons
  */
 val attention_online_rows_lower(online_rows *rows, tensor weights, const raw_scores *raw, val *sum);
 
-/* Adds a block's sums. */
-void attention_online_rows_add(online_rows *rows, const val *sum);
-
 /*
  * The end of a row: its maximum in bits and the sum of its weights, the factor for O, which is 0 where there are none.
  */
