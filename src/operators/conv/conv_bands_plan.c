@@ -191,35 +191,36 @@ static ckl_status launch_bands(const ckl_plan *plan, const void *args, ckl_strea
         stream);
 }
 
-/* Instructions of a CTA: its start, copies, products of 16 rows and what is stored of them. */
+/* Instructions of a CTA for the images of a turn: copies, products of 16 rows, and what is finished and stored of them. */
 static double instructions_of(const conv_bands_config *c)
 {
-    const double START = 250, COPY = 22, LOAD = 0.6, STAGE = 3, ROWS = 60, STORE = 40, SMOOTH = 5;
+    const double COPY = 22, PRODUCT = 3.6, PAIRS = 14, ROWS = 60, STORE = 30, SMOOTH = 5, PLACE = 30;
     const conv_bands_shape s = conv_bands_shape_of(c);
     const double units = c->x_high ? (double)c->images * c->x_high * c->x_wide / c->unit
                                    : (double)s.x_rows * BANDS_BLOCK * (s.blocks + 1) / c->unit,
-                 outputs = (double)c->wide, smooth = c->form.activation > CKL_ACTIVATION_RELU ? SMOOTH : 0;
-    const double of_rows = ROWS + (double)c->rows * s.blocks * (1 + LOAD) + STAGE * s.blocks +
-                           BANDS_ROWS * outputs / 32 * (STORE / c->run + 2 + smooth);
-    return START * c->warps + units / 32 * COPY + (double)ceil_div((int64_t)c->images * c->high, BANDS_ROWS) * of_rows;
+                 tiles = (double)ceil_div((int64_t)c->images * c->high, BANDS_ROWS);
+    const double smooth = c->form.activation > CKL_ACTIVATION_RELU ? 4 * SMOOTH : 0,
+                 of_block = c->rows * PRODUCT + PAIRS + smooth + (c->form.residual ? PLACE : 0);
+    return units / 32 * COPY + tiles * (ROWS + s.blocks * of_block + BANDS_ROWS * c->wide / 32.0 / c->run * STORE);
 }
 
+/* A CTA's turns, in which an SM's CTAs share its instructions, or the bytes. */
 static plan_cost cost_bands(const void *desc, const ckl_device_info *device, const void *config)
 {
-    const double RATE = 2, WARP = 0.35, WAIT = 2500, BYTES = 3.6e6;
+    const double RATE = 2, WARP = 0.4, WAIT = 1200, START = 2500, BYTES = 3.6e6;
     const ckl_conv_desc *d = desc;
     const conv_bands_config *c = config;
     const conv_tensor x = conv_tensor_of(d, conv_read(d)), y = conv_tensor_of(d, conv_written(d));
-    const double instructions = instructions_of(c),
-                 tiles = (double)(d->k * ceil_div(d->n, c->images)) * (double)tiles_of_plane(d, c),
-                 again = (double)conv_bands_shape_of(c).box_h / c->high;
+    const int64_t ctas = ctas_along_images(d, c, (int64_t)c->ctas * device->sm_count);
+    const double instructions = instructions_of(c), again = (double)conv_bands_shape_of(c).box_h / c->high;
     return product_cost(
-        &(product_work){ .tiles = tiles,
+        &(product_work){ .tiles = (double)d->k * (double)(ctas * tiles_of_plane(d, c)),
                          .ctas = c->ctas,
-                         .steps = 1,
+                         .steps = (double)ceil_div(ceil_div(d->n, c->images), max_i64(1, ctas)),
                          .multiply_adds = instructions,
                          .rate = fmin(RATE, WARP * c->warps * c->ctas),
-                         .step_cycles = WAIT + instructions / c->warps / WARP,
+                         .step_cycles = instructions / c->warps / WARP + (c->stages == 1 ? WAIT : 0),
+                         .tile_cycles = START,
                          .bytes = 2 * (double)d->n *
                                   ((c->high < y.shape[2] ? again : 1) * (double)x.stride[0] + (double)y.stride[0]),
                          .bytes_per_us = BYTES },
