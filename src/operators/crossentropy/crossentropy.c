@@ -163,8 +163,8 @@ static void choose_long(const ckl_crossentropy_desc *d, const ckl_device_info *d
 
 /*
  * Forward, what a row of 16 bits costs in elements of a thread: its fixed work, mostly reductions, as much as 25, that
- * of a tile 6; tiles of more than ELEMENTS leave room for half the threads. On an H200: 49848x1408 60.4 us by 64
- * threads, 36.8 by 32; 122368x416 35.3 by 16, 31.4 by 8; 47104x1499 45.5 in one tile by 32, 38.8 in two, 36.6 in three by 16.
+ * of a tile 6; tiles of more than ELEMENTS leave room for half the threads. On an H200: 122368x416 35.3 us by 16
+ * threads, 31.4 by 8; 47104x1499 45.5 in one tile by 32, 38.8 in two, 36.6 in three by 16.
  */
 static double work_of(int64_t cols, const row_split *s)
 {

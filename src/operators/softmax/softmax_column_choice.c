@@ -47,8 +47,8 @@ static bool wants_two_ctas(const ckl_softmax_desc *d, const ckl_device_info *dev
 {
     enum { VECTORS = 8 };
     const bool many = s->cluster == 1 && column_split_ctas(s, d->outer, d->inner) > device->sm_count;
-    return s->threads == COLUMN_THREADS_FULL && is_forward(d) && (s->exact || many) &&
-           s->vec == row_vec_full(CKL_F32) && s->steps <= VECTORS && !is_half(d);
+    return s->threads == COLUMN_THREADS_FULL && is_forward(d) && (s->exact || many) && s->steps <= VECTORS &&
+           !is_half(d);
 }
 
 /*

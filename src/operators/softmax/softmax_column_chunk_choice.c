@@ -39,24 +39,18 @@ static int chunk_vec(const ckl_softmax_desc *d)
     return is_ragged(d) ? row_vec_full(d->dtype) / (is_half_forward(d) ? 2 : 1) : softmax_vec_of(d);
 }
 
-/* Columns for which ragged strips of a line have room. */
-static int64_t ragged_room(const ckl_softmax_desc *d, int lanes, int vec)
-{
-    const column_split s = { .lanes = lanes, .vec = vec, .ragged = true };
-    return column_split_strips(&s, d->inner) * column_split_room(&s);
-}
-
 /* Of a ragged strip: those that leave the fewest idle. */
 static int ragged_lanes(const ckl_softmax_desc *d, int vec)
 {
     enum { LANES_MIN = 8 };
+    column_split s = { .lanes = WARP, .vec = vec, .ragged = true };
     int best = WARP;
     int64_t fewest = INT64_MAX;
-    for (int lanes = WARP; lanes >= LANES_MIN; lanes /= 2) {
-        const int64_t all = ragged_room(d, lanes, vec);
-        if (all < fewest)
-            best = lanes;
-        fewest = min_i64(fewest, all);
+    for (; s.lanes >= LANES_MIN; s.lanes /= 2) {
+        const int64_t room = column_split_strips(&s, d->inner) * column_split_room(&s);
+        if (room < fewest)
+            best = s.lanes;
+        fewest = min_i64(fewest, room);
     }
     return best;
 }
