@@ -317,7 +317,7 @@ static double bytes_per_us(const sliding_config *c, double of_sm)
 static plan_cost cost_sliding(const void *desc, const ckl_device_info *device, const void *config)
 {
     const double WARP = 0.55, RATE = 2.9, COPIES_WARP = 0.45, COPIES_RATE = 2.64, TOGETHER = 0.82, ROWS_TOGETHER = 0.92,
-                 FULL = 0.75, COPY = 6, BYTES = 1.5, RING = 0.8, WAIT = 150, PIECE = 8, PIECES_WAIT = 800, TURN = 380;
+                 FULL = 0.75, COPY = 6, BYTES = 1.5, RING = 0.8, WAIT = 150, PIECE = 8, PIECES_WAIT = 1500, TURN = 380;
     const ckl_conv_desc plane = conv_depthwise_plane(desc), *d = &plane;
     const sliding_config *c = config;
     const int64_t rows_y = conv_tensor_of(d, conv_written(d)).shape[2];
