@@ -4,7 +4,7 @@
 #include "operators/attention/attention_config.h"
 
 enum {
-    SLOTS_MIN = 3, // two blocks ahead are in flight
+    SLOTS_MIN = 3,   // two blocks ahead are in flight
     SLOTS_BRIEF = 4, // beside two tiles of queries, whose keys are so many blocks
     BLOCKS_BRIEF = 4,
     SLOTS_ENOUGH = 5,
