@@ -359,15 +359,11 @@ static bool fit_again(const groupnorm_search *s, groupnorm_config *c)
     return false;
 }
 
-/*
- * Has a CTA entries to merge that are more than half of its slice? Rather one CTA of the bundle merges them, and slices
- * are read again.
- */
+/* Has a CTA entries to merge that are more than half of its slice? */
 static bool merges_much(const groupnorm_search *s, const groupnorm_config *c)
 {
     const int64_t slices = groupnorm_slices(s->d, c, s->slicing);
-    const int64_t entries = c->early ? groupnorm_early_entries(c, slices) : slices;
-    return 2 * 4 * GROUPNORM_ENTRY * c->bundle * entries > groupnorm_slice_bytes(c);
+    return 2 * 4 * GROUPNORM_ENTRY * c->bundle * slices > groupnorm_slice_bytes(c);
 }
 
 /* Is there a config of CTAs, or of smaller clusters than that? */
@@ -432,7 +428,7 @@ static bool choose_held(const groupnorm_search *s, groupnorm_config *c)
     c->alone = nhwc && c->bundle < d->groups && c->vec * dtype_bytes(c->dtype) == GROUPNORM_VECTOR_BYTES;
     if (entries_of_lane(s, c) > ENTRIES_OF_LANE || merges_much(s, c))
         c->early = early_slices(s, c);
-    return otherwise_split || !merges_much(s, c);
+    return true;
 }
 
 /*
