@@ -261,7 +261,7 @@ static ckl_status choose_chunks(const ckl_softmax_desc *d, const ckl_device_info
     const int64_t least = is_forward(d) ? HELD_CTAS * (int64_t)device->sm_count : device->sm_count;
     const int lanes = is_ragged(d) ? ragged_lanes(d, chunk_vec(d)) : lanes_of(d, c->fold > 1 ? 2 : 1);
     const int at_once = is_half_forward(d) ? device->sm_count * 3 / 4 : device->sm_count;
-    const int wide = is_ragged(d) ? lanes : lanes_of(d, 2);
+    const int wide = lanes_of(d, 2);
     const bool is_whole = (begins_in_sectors(d) && fits_whole(d, wide, c)) || fits_whole(d, lanes, c);
     c->loading = is_whole ? 0 : at_once;
     if (!c->loading)
