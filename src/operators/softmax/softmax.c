@@ -112,7 +112,7 @@ double softmax_again(const ckl_softmax_desc *d, const ckl_device_info *device)
 {
     const int inputs = d->direction == CKL_DIRECTION_FORWARD ? 1 : 2;
     const int64_t bytes = product_i64(product_i64(d->outer, d->n), d->inner * dtype_bytes(d->dtype) * inputs);
-    return bytes > 0 ? fmax(0, 1 - (double)device->l2_bytes / 4 / (double)bytes) : 0;
+    return bytes > 0 ? fmax(0, 1 - (double)device->l2_bytes / 2 / (double)bytes) : 0;
 }
 
 /* Launch */
@@ -284,8 +284,7 @@ IMPLEMENTATION(row, "a row in the registers of some lanes, a warp or a CTA; read
 IMPLEMENTATION(column_long, "strips of any length in chunks; read twice, by a kernel for sums and one for outputs",
                column, column_long_fields, SOFTMAX_LONG_KERNELS, launch_chunks, .workspace_bytes = chunks_workspace);
 IMPLEMENTATION(column_held, "strips in chunks, each in the shared memory of a CTA until the sums of all are known",
-               column, column_held_fields, 4, launch_chunks, .workspace_bytes = chunks_workspace,
-               .rivals = { &column_long_implementation });
+               column, column_held_fields, 4, launch_chunks, .workspace_bytes = chunks_workspace);
 IMPLEMENTATION(pipeline, "rows flow through shared memory ahead of the threads; CTAs or clusters take them one by one",
                row, pipeline_fields, 2, launch_rows, .target = IR_SM90A, .workspace_bytes = pipeline_workspace,
                .rivals = { &column_long_implementation });

@@ -92,23 +92,12 @@ static int64_t smem_bytes(const softmax_column_config *c, int tiles)
            column_reduce_bytes(&c->split, SOFTMAX_PIPELINE_VALUES) + 4 * (int64_t)sizeof(uint32_t);
 }
 
-/*
- * The CTAs of a strip wait for its last ones: the longer, the larger their share of all that run. Gradients of
- * 105088x384 f32, 253 of 396, 215 us, 147 without; 119977x1024 bf16, 192, 208, 149; 8192x15360, 13, 153, 153. Forward,
- * ragged lines of 16 bits cost instructions at their ends.
- */
 plan_cost softmax_cost_column_held(const void *desc, const ckl_device_info *device, const void *config)
 {
-    const double BYTES = 1.2, BYTES_RAGGED = 1.53;
     const softmax_column_config *c = config;
-    const ckl_softmax_desc d = softmax_folded(desc, c->fold);
-    const bool has_ends = c->split.ragged && is_half_forward(&d);
-    const memory_work work = { .of = { .us = 1.2, .bytes = has_ends ? BYTES_RAGGED : BYTES, .lines = 2.3 },
-                               .smem_bytes = smem_bytes(c, c->tiles) };
-    const int64_t running = max_i64(1, c->form.ctas_per_sm) * device->sm_count;
-    plan_cost cost = softmax_columns_cost(&d, device, c, work, 0);
-    cost.us *= 1 + (c->loading ? (double)softmax_chunks_of(&d, c) / (double)running : 0);
-    return cost;
+    const ckl_softmax_desc folded = softmax_folded(desc, c->fold);
+    const memory_work work = { .of = { .us = 1.2, .bytes = 1.2, .lines = 2.3 }, .smem_bytes = smem_bytes(c, c->tiles) };
+    return softmax_columns_cost(&folded, device, c, work, 0);
 }
 
 plan_cost softmax_cost_column_long(const void *desc, const ckl_device_info *device, const void *config)
@@ -247,27 +236,34 @@ static bool wants_wide_lines(const ckl_softmax_desc *d, const softmax_column_con
 
 /*
  * By lines of 128 bytes. Forward, fewer chunks of 16 bits load at once than there are SMs: 8192x15360 bf16 153.7 us by
- * 99, 158.6 by 132, but gradients of 14336x7168 202.3 and 176.9. Columns are read twice where all chunks are fewer than
- * SMs, forward than CTAs that run: 16384x512 bf16, 256 of them, 18.3 us, read twice 16.7.
+ * 99, 158.6 by 132, but gradients of 14336x7168 202.3 and 176.9. Columns are read twice where a strip's chunks are more
+ * than half of all CTAs that run, which then wait for each other, forward more than a third: a CTA reads two sums of
+ * each column and chunk. And where all chunks are fewer than SMs, forward than CTAs that run: 16384x512 bf16, 256 of
+ * them, 18.3 us, read twice 16.7.
  */
 static ckl_status choose_chunks(const ckl_softmax_desc *d, const ckl_device_info *device, softmax_column_config *c)
 {
+    enum { RAGGED_LINES_MAX = 8192 }; // of 16 bits: 12288x2893 71.5 us held, 62.1 read twice; 8192x11747 167.8, 160.5
     static const char what[] = "softmax column_held";
     TRY(softmax_check_other_axis(what, d));
     if (!wants_held(d, device, c->fold > 1))
         FAIL(CKL_UNSUPPORTED,
              "%s: chosen on Hopper, where it was measured: large tensors, long columns, lines of whole vectors", what);
     c->form = softmax_form_of(d);
-    const int64_t least = is_forward(d) ? HELD_CTAS * (int64_t)device->sm_count : device->sm_count;
+    const int64_t turn = HELD_CTAS * (int64_t)device->sm_count, least = is_forward(d) ? turn : device->sm_count;
     const int lanes = is_ragged(d) ? ragged_lanes(d, chunk_vec(d)) : lanes_of(d, c->fold > 1 ? 2 : 1);
     const int at_once = is_half_forward(d) ? device->sm_count * 3 / 4 : device->sm_count;
-    const int wide = is_ragged(d) ? lanes : lanes_of(d, 2);
+    const int wide = lanes_of(d, 2);
     const bool is_whole = (begins_in_sectors(d) && fits_whole(d, wide, c)) || fits_whole(d, lanes, c);
     c->loading = is_whole ? 0 : at_once;
     if (!c->loading)
         return CKL_OK;
+    if (is_ragged(d) && is_half_forward(d) && d->n >= RAGGED_LINES_MAX && fold_of(d) > 1)
+        FAIL(CKL_UNSUPPORTED, "%s: n=%" PRId64 " lines that begin anywhere are faster read twice, several as one", what,
+             d->n);
     const int64_t chunks = choose_held(d, device, lanes, c);
-    if (!is_ragged(d) && chunks * column_split_ctas(&c->split, d->outer, d->inner) < least)
+    if (chunks > turn / (is_forward(d) ? 3 : 2) ||
+        (!is_ragged(d) && chunks * column_split_ctas(&c->split, d->outer, d->inner) < least))
         FAIL(CKL_UNSUPPORTED, "%s: %" PRId64 " chunks of columns of n=%" PRId64 " are faster read twice", what, chunks,
              d->n);
     if (wants_wide_lines(d, c))

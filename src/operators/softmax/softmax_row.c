@@ -131,15 +131,12 @@ static void forward(const rows *r)
     tensor rT[ROW_SPANS_MAX], rE[ROW_SPANS_MAX]; // (VEC,STEPS)
     for (int i = 0; i < spans->count; i++) {
         rT[i] = load_scores(r, &spans->of[i]);
-        rE[i] = fragment_like(rT[i], F32);
+        rE[i] = r->form->log ? (tensor){ .layout = rT[i].layout } : fragment_like(rT[i], F32);
     }
     cluster_meet(r->split.cluster);
     online_begin(pair);
     for (int i = 0; i < spans->count; i++)
-        if (r->form->log)
-            online_add(pair, rT[i]);
-        else
-            own[i] = online_add_keeping(pair, rT[i], rE[i]);
+        own[i] = online_add_keeping(pair, rT[i], rE[i]); // a logarithm keeps none
     row_reduce(&r->split, &online_reduction, pair);
     const val log_sum = r->form->log ? online_log_sum(pair) : immf(0);
     for (int i = 0; i < spans->count; i++)
