@@ -172,23 +172,24 @@ static double instructions_of(const conv_bands_config *c)
 
 /*
  * An SM's instructions, or those of a CTA alone. Filters of few taps gain nothing: 144 of 56x56 under 3x3 take 20.1 to
- * 21.8 us, 20.2 by `sliding`. That one's cost does not see planes that come in pieces (480 of 14x14 under 5x5 14.2 us
- * of 9.8, 768 of 7x7 under 7x7 24.8 of 7.1), so these cost less here.
+ * 21.8 us, 20.2 by `sliding`. That one's cost does not see
+ * planes that come in pieces (480 of 14x14 under 5x5 14.2 us of 9.8, 768 of 7x7 under 7x7 24.8 of 7.1; here 10.6 and
+ * 8.9), so these cost less here, too.
  */
 static plan_cost cost_bands(const void *desc, const ckl_device_info *device, const void *config)
 {
     enum { TAPS = 16, PIECE = 4 };
     const double RATE = 2, WARP = 0.4, START = 2500, HERTZ = 1.77e3, BYTES = 3.6e6, LAUNCH = 1.2, FEW = 1.4,
-                 PIECES = 0.7;
+                 PIECES = 0.4;
     const ckl_conv_desc *d = desc;
     const conv_bands_config *c = config;
     const conv_tensor x = conv_tensor_of(d, conv_read(d)), y = conv_tensor_of(d, conv_written(d));
     const double of_sm = (double)d->k * (double)ceil_div(d->n, c->images) / device->sm_count;
     const double instructions = instructions_of(c), alone = fmax(1, of_sm / c->ctas) * instructions / (WARP * c->warps);
-    const double us = (START + fmax(of_sm * instructions / RATE, alone)) / HERTZ,
+    const double pieces = c->unit < PIECE ? PIECES : 1, few = c->rows * c->columns < TAPS ? FEW : 1;
+    const double us = (START + pieces * fmax(of_sm * instructions / RATE, alone)) / HERTZ,
                  memory = 2 * (double)d->n * (double)(x.stride[0] + y.stride[0]) / BYTES;
-    const double unsure = (c->rows * c->columns < TAPS ? FEW : 1) * (c->unit < PIECE ? PIECES : 1);
-    return (plan_cost){ (LAUNCH + fmax(us, memory)) * unsure, us > memory ? "multiply-adds" : "memory" };
+    return (plan_cost){ few * (LAUNCH + fmax(us, memory)), us > memory ? "multiply-adds" : "memory" };
 }
 
 static const field bands_fields[] = CONV_FIELDS(conv_bands_config, CONV_BANDS_CONFIG);
