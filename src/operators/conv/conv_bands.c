@@ -2,7 +2,7 @@
  * conv_bands.c - depthwise convolution of planes by tensor cores: forward, and the gradient of data of stride 1, which
  * is the forward problem of dy with the filters turned round.
  *
- * A CTA copies the rows of x under a tile of one channel's planes to shared memory, with zeros outside. 16 columns of
+ * A CTA copies one channel's planes of some images to shared memory, with zeros round them. 16 columns of
  * 16 rows of x are A of an mma.sync. B has a row of the filter as a band: column n of 8 has it from place n on, so
  * that the product is what the row adds to 8 columns of 16 rows of y. All windows have the same bands, which stay in
  * registers. y goes through shared memory, so that neighbours store whole lines.
@@ -23,12 +23,9 @@ typedef struct bands {
     const conv_bands_config *cfg;
     conv_bands_shape size;
     conv_values p;
-    val channel;
-    conv_tile_place tile;
-    val step;               // from the images of a turn to those of the next
+    val channel, n;         // n: the first image
     conv_channels channels; // one
-    tensor sX;              // (COLUMN,ROW,STAGES)
-    val stage;              // bytes from its first stage to the one that is multiplied
+    tensor sX;              // (COLUMN,ROW)
     tensor sBands;          // (ELEMENT,ROW)
     tensor sY;              // (COLUMN,ROW), the warp's
     tiled_mma mma;
@@ -39,8 +36,7 @@ static void describe(bands *k)
 {
     const conv_bands_config *c = k->cfg;
     const conv_bands_shape *s = &k->size;
-    k->sX = smem_tensor("X", c->form.dtype, compact(shape(s->x_pitch, s->x_rows, c->stages)), 16);
-    k->stage = variable(U32, imm(0));
+    k->sX = smem_tensor("X", c->form.dtype, compact(shape(s->x_pitch, s->x_rows)), 16);
     k->sBands = smem_tensor("bands", c->form.dtype, compact(shape(BANDS_BAND, c->rows)), 16);
     tensor sY = smem_tensor("Y", c->form.out, compact(shape(s->y_pitch, BANDS_ROWS, c->warps)), 16);
     k->sY = slice(sY, _, _, warp());
@@ -54,37 +50,18 @@ static val quotient(val n, int size)
     return is_power_of_two(size) ? div(n, imm(size)) : mul_hi(n, imm_as(U32, ceil_div((int64_t)1 << 32, size)));
 }
 
-/* Neighbours have the next channels, as memory does, then the next images. */
-static void find_tile(bands *k)
+/* The first element of the channel's plane in the first image. */
+static val plane_of(const bands *k, const val stride[CONV_RANK])
 {
-    const conv_bands_config *c = k->cfg;
-    val place = cta_y(), rest = cta_x();
-    const val channels = conv_number(k->p.groups);
-    k->channel = conv_next_digit(&rest, channels);
-    k->tile.n = mul(rest, imm(c->images));
-    k->step = mul(div(grid_x(), channels), imm(c->images));
-    k->tile.w = mul(conv_next_digit(&place, conv_tiles_along(k->p.y_size[2], c->wide)), imm(c->wide));
-    k->tile.h = mul(place, imm(c->high));
+    return add(mul(convert(I64, k->n), stride[0]), mul(convert(I64, k->channel), stride[4]));
 }
 
-/* The first element of the channel's plane in image n. */
-static val plane_of(const bands *k, const val stride[CONV_RANK], val n)
-{
-    return add(mul(convert(I64, n), stride[0]), mul(convert(I64, k->channel), stride[4]));
-}
-
-static val x_at(const bands *k, val stage, val column, val row)
-{
-    return add(tensor_address(k->sX, coord(column, row, 0)), stage);
-}
-
-/* Where a unit of x is: in the planes, from the first on, and in shared memory; is there one? */
+/* Where a unit of x is: in the plane of an image, and in shared memory; is there one? */
 typedef struct unit_place {
     val image, offset, column, row, inside;
 } unit_place;
 
-/* Unit `number` of whole planes, which follow each other. */
-static unit_place unit_of_planes(const bands *k, val number)
+static unit_place unit_at(const bands *k, val number)
 {
     const conv_bands_config *c = k->cfg;
     const int units = c->x_wide / c->unit;
@@ -97,23 +74,6 @@ static unit_place unit_of_planes(const bands *k, val number)
                          .inside = lt(image, imm(c->images)) };
 }
 
-/* Unit `number` of the box below a tile. */
-static unit_place unit_of_box(const bands *k, val number)
-{
-    const conv_bands_config *c = k->cfg;
-    const int units = BANDS_BLOCK * (k->size.blocks + 1) / c->unit;
-    const val row = quotient(number, units), at = mul(sub(number, mul(row, imm(units))), imm(c->unit)),
-              image = quotient(row, k->size.box_h);
-    const val w = add(sub(k->tile.w, add(conv_number(k->p.pad[2]), imm(c->lead + c->shift))), at),
-              h = add(sub(k->tile.h, conv_number(k->p.pad[1])), sub(row, mul(image, imm(k->size.box_h))));
-    val inside = logical_and(lt(w, conv_number(k->p.x_size[2])), lt(h, conv_number(k->p.x_size[1])));
-    return (unit_place){ .image = image,
-                         .offset = add(mul(h, conv_number(k->p.x[2])), w),
-                         .column = at,
-                         .row = row,
-                         .inside = logical_and(inside, lt(row, imm(k->size.x_rows))) };
-}
-
 static val x_address(const bands *k, const unit_place *u, val plane)
 {
     const val index = add(plane, convert(I64, u->offset));
@@ -121,13 +81,8 @@ static val x_address(const bands *k, const unit_place *u, val plane)
                         k->cfg->images > 1 ? add(index, mul(convert(I64, u->image), k->p.x[0])) : index);
 }
 
-/* What is copied: from image n on, to a stage. */
-typedef struct planes_copy {
-    val n, plane, stage;
-} planes_copy;
-
 /* Units `first` and those of the next turns of threads: single elements, which are all under way at once. */
-static void copy_units(const bands *k, const planes_copy *p, val first)
+static void copy_units(const bands *k, val plane, val first)
 {
     const conv_bands_config *c = k->cfg;
     const int bytes = 2 * c->unit;
@@ -135,43 +90,37 @@ static void copy_units(const bands *k, const planes_copy *p, val first)
     packed rX[UNITS];
     for (int i = 0; i < UNITS; i++) {
         const val number = add(first, imm(i * k->size.threads));
-        u[i] = c->x_high ? unit_of_planes(k, number) : unit_of_box(k, number);
+        u[i] = unit_at(k, number);
         if (c->images > 1)
-            u[i].inside = logical_and(u[i].inside, lt(add(p->n, u[i].image), conv_number(k->p.n)));
-        const val from = x_address(k, &u[i], p->plane);
+            u[i].inside = logical_and(u[i].inside, lt(add(k->n, u[i].image), conv_number(k->p.n)));
+        const val from = x_address(k, &u[i], plane);
         if (c->unit == 1)
             rX[i] = load_packed_if(u[i].inside, gmem_tensor(from, c->form.dtype, compact(leaf(1))), bytes);
         else IF(u[i].inside)
-            cp_async(x_at(k, p->stage, u[i].column, u[i].row), from, bytes, imm_as(U32, bytes));
+            cp_async(tensor_address(k->sX, coord(u[i].column, u[i].row)), from, bytes, imm_as(U32, bytes));
     }
     for (int i = 0; i < UNITS && c->unit == 1; i++)
         IF(u[i].inside) {
-            const val to = x_at(k, p->stage, u[i].column, u[i].row);
+            const val to = tensor_address(k->sX, coord(u[i].column, u[i].row));
             copy(rX[i].rWords, smem_view(to, rX[i].rWords.dtype, rX[i].rWords.layout), bytes);
         }
 }
 
-/* Copies what there is of x from image n on, if there is one; what is outside is never written, and so stays 0. */
-static void copy_x(const bands *k, val n, val stage)
+/* Zeros, and what there is of x. */
+static void copy_x(const bands *k)
 {
     const conv_bands_config *c = k->cfg;
-    const int units = c->x_high ? c->images * c->x_high * c->x_wide / c->unit
-                                : k->size.x_rows * BANDS_BLOCK * (k->size.blocks + 1) / c->unit;
-    IF(lt(n, conv_number(k->p.n))) {
-        const planes_copy p = { n, plane_of(k, k->p.x, n), stage };
-        LOOP_FROM(i, thread(), imm(units), imm(UNITS * k->size.threads))
-            copy_units(k, &p, i);
-    }
-    cp_async_commit();
-}
-
-static void clear_x(const bands *k)
-{
-    const int vectors = k->size.x_rows * k->size.x_pitch / BANDS_BLOCK * k->cfg->stages;
     tensor rZeros = fragment(U32, compact(leaf(4)));
     fill(rZeros, imm_as(U32, 0));
-    LOOP_FROM(i, thread(), imm(vectors), imm(k->size.threads))
+    LOOP_FROM(i, thread(), imm(k->size.x_rows * k->size.x_pitch / BANDS_BLOCK), imm(k->size.threads))
         copy(rZeros, smem_view(add(k->sX.address, mul(i, imm(16))), U32, compact(leaf(4))), 16);
+    cta_sync();
+    grid_wait();
+    launch_dependents();
+    const val plane = plane_of(k, k->p.x);
+    LOOP_FROM(i, thread(), imm(c->images * c->x_high * c->x_wide / c->unit), imm(UNITS * k->size.threads))
+        copy_units(k, plane, i);
+    cp_async_commit();
 }
 
 /* Element e of a band has tap e - before of its row, or zero. */
@@ -205,7 +154,7 @@ static void take_bands(bands *k)
         }
 }
 
-/* The image of row `row` of the tile, which has no more than all, and its row in there. */
+/* The image of row `row` and its row in there. */
 static val image_of(const bands *k, val row, val *h)
 {
     if (k->cfg->images == 1)
@@ -215,7 +164,7 @@ static val image_of(const bands *k, val row, val *h)
     return image;
 }
 
-/* The row of shared memory that row 0 of the filter sees from row `row` of the tile. */
+/* The row of shared memory that row 0 of the filter sees from row `row`. */
 static val x_row_under(const bands *k, val row)
 {
     val h, image = image_of(k, min(row, imm(k->cfg->images * k->cfg->high - 1)), &h);
@@ -230,13 +179,13 @@ static void load_windows(const bands *k, val address, int row, tensor rX)
         ldmatrix(add(address, imm(row * pitch + g * 2 * BANDS_BLOCK)), g + 1 < groups ? 4 : 2, rX.regs + 2 * g);
 }
 
-/* Adds all rows of the filter to 16 rows of y, the first number `row` of the tile. */
+/* Adds all rows of the filter to 16 rows of y, the first number `row` of the images'. */
 static void multiply(const bands *k, val row, tensor rSum)
 {
     const int groups = k->size.blocks + 1;
     const val of_lane = x_row_under(k, add(row, rem(lane(), imm(BANDS_ROWS)))),
               column = mul(div(lane(), imm(BANDS_ROWS)), imm(BANDS_BLOCK)),
-              address = x_at(k, k->stage, column, of_lane);
+              address = tensor_address(k->sX, coord(column, of_lane));
     fill(rSum, immf(0));
     UNROLL(r, k->cfg->rows) {
         tensor rX = fragment(U32, compact(shape(2 * groups))), rB = fragment(U32, compact(shape(2, 1, 1))),
@@ -254,7 +203,7 @@ static void multiply(const bands *k, val row, tensor rSum)
 
 /* Where sums of a lane lie: two neighbours of half a matrix, from its first column on. */
 typedef struct pair_place {
-    val row, column; // of the warp's 16 rows; from the tile's first column on, less than 0 before it
+    val row, column; // of the warp's 16 rows; less than 0 before y
 } pair_place;
 
 static pair_place pair_at(const bands *k, int block, int half)
@@ -274,8 +223,8 @@ static void add_taps(const bands *k, const pair_place *at, val x_row, tensor rPa
         LOOP(s, conv_number(k->p.filter[2])) {
             const val w = at_f32(k->sBands, add(s, imm(before_band(c))), r);
             for (int i = 0; i < 2; i++) {
-                const val from = x_at(k, k->stage, add(column, add(s, imm(i))), add(x_row, r));
-                set(rPair, i, fma(at_f32(smem_view(from, c->form.dtype, compact(leaf(1))), 0), w, at(rPair, i)));
+                const val x = at_f32(k->sX, add(column, add(s, imm(i))), add(x_row, r));
+                set(rPair, i, fma(x, w, at(rPair, i)));
             }
         }
 }
@@ -292,7 +241,7 @@ static val is_doubtful(tensor rSum)
     return logical_not(eq(add(add(zero[0], zero[1]), add(zero[2], zero[3])), immf(0)));
 }
 
-/* An element of y: row `row` of the tile, column `column` of it; is there one? */
+/* An element of y: row `row` of the images, column `column` of it; is there one? */
 typedef struct element_place {
     val index, there;
 } element_place;
@@ -300,20 +249,17 @@ typedef struct element_place {
 static element_place element_at(const bands *k, val plane, val row, val column)
 {
     const conv_bands_config *c = k->cfg;
-    const conv_values *p = &k->p;
     val in_image, image = image_of(k, row, &in_image);
-    const val h = add(k->tile.h, in_image), w = add(k->tile.w, column);
-    element_place e = { .index = add(plane, convert(I64, add(mul(h, conv_number(p->y[2])), w))) };
-    e.there = logical_and(lt(h, conv_number(p->y_size[1])), lt(w, conv_number(p->y_size[2])));
-    e.there = logical_and(e.there, lt(row, imm(c->images * c->high)));
+    element_place e = { .index = add(plane, convert(I64, add(mul(in_image, imm(c->wide)), column))) };
+    e.there = logical_and(lt(row, imm(c->images * c->high)), lt(column, imm(c->wide)));
     if (c->images > 1) {
-        e.there = logical_and(e.there, lt(add(k->tile.n, image), conv_number(p->n)));
-        e.index = add(e.index, mul(convert(I64, image), p->y[0]));
+        e.there = logical_and(e.there, lt(add(k->n, image), conv_number(k->p.n)));
+        e.index = add(e.index, mul(convert(I64, image), k->p.y[0]));
     }
     return e;
 }
 
-/* Finishes two sums, and puts them where neighbours find whole runs: beside the columns before the tile's. */
+/* Finishes two sums, and puts them where neighbours find whole runs: beside the columns before y's. */
 static void stage_pair(const bands *k, val plane, val first, const pair_place *at, tensor rPair)
 {
     const conv_form *form = &k->cfg->form;
@@ -363,21 +309,6 @@ static void store_rows(const bands *k, val plane, val first)
     }
 }
 
-/* All rows of y of the images that lie in a stage. */
-static void compute(const bands *k)
-{
-    const conv_bands_config *c = k->cfg;
-    const val plane = plane_of(k, k->p.y, k->tile.n);
-    LOOP_FROM(row, mul(warp(), imm(BANDS_ROWS)), imm(c->images * c->high), imm(c->warps * BANDS_ROWS)) {
-        tensor rSum = fragment(F32, compact(shape(4, 1, k->size.blocks)));
-        multiply(k, row, rSum);
-        warp_sync(); // the rows before have been read
-        stage_rows(k, plane, row, rSum);
-        warp_sync();
-        store_rows(k, plane, row);
-    }
-}
-
 void conv_bands(const void *config, int kernel)
 {
     const conv_bands_config *c = config;
@@ -385,30 +316,22 @@ void conv_bands(const void *config, int kernel)
     (void)kernel;
     launch_bounds(k.size.threads, c->ctas);
     k.p = params_of(conv);
+    k.channel = cta_x();
+    k.n = mul(cta_y(), imm(c->images));
     describe(&k);
-    find_tile(&k);
-    clear_x(&k);
-    cta_sync();
-    grid_wait();
-    launch_dependents();
-    const int ahead = c->stages - 1;
-    copy_x(&k, k.tile.n, k.stage);
+    copy_x(&k);
     fill_bands(&k);
     k.channels = conv_load_channels(&c->form, &k.p, k.channel, 1);
+    cp_async_wait(0);
     cta_sync();
     take_bands(&k);
-    LOOP_FROM(n, k.tile.n, conv_number(k.p.n), k.step) {
-        const val other = sub(imm_as(U32, (int)k.size.stage_bytes), k.stage);
-        k.tile.n = n;
-        if (ahead)
-            copy_x(&k, add(n, k.step), other);
-        cp_async_wait(ahead);
-        cta_sync();
-        compute(&k);
-        cta_sync(); // all have left the stage
-        if (ahead)
-            assign(k.stage, other);
-        else
-            copy_x(&k, add(n, k.step), k.stage);
+    const val plane = plane_of(&k, k.p.y);
+    LOOP_FROM(row, mul(warp(), imm(BANDS_ROWS)), imm(c->images * c->high), imm(c->warps * BANDS_ROWS)) {
+        tensor rSum = fragment(F32, compact(shape(4, 1, k.size.blocks)));
+        multiply(&k, row, rSum);
+        warp_sync(); // the rows before have been read
+        stage_rows(&k, plane, row, rSum);
+        warp_sync();
+        store_rows(&k, plane, row);
     }
 }

@@ -6,16 +6,15 @@
 
 #define CONV_BANDS_CONFIG(X, owner)                                                        \
     X(owner, int, warps, "4", "1 2 4 8", "of a CTA")                                       \
-    X(owner, int, wide, "56", "", "columns of y of a tile")                                \
-    X(owner, int, high, "56", "", "rows")                                                  \
-    X(owner, int, images, "1", "1 2 4 8 16", "of a tile, where it has all of their rows")  \
-    X(owner, int, stages, "2", "1 2", "tiles of x in shared memory")                       \
+    X(owner, int, images, "1", "1 2 4 8 16", "of a CTA")                                   \
     X(owner, int, ctas, "4", "1 2 3 4 5 6 7 8", "that must fit an SM")                     \
-    X(owner, int, x_high, "0", "", "rows of x under a tile of whole planes; 0: a box")     \
-    X(owner, int, x_wide, "0", "", "columns of it")                                        \
+    X(owner, int, wide, "56", "", "columns of y")                                          \
+    X(owner, int, high, "56", "", "rows of y")                                             \
+    X(owner, int, x_wide, "56", "", "columns of x")                                        \
+    X(owner, int, x_high, "56", "", "rows of x")                                           \
     X(owner, int, unit, "8", "", "columns of x that are copied at once")                   \
     X(owner, int, run, "8", "", "columns of y that are stored at once")                    \
-    X(owner, int, lead, "0", "", "columns that the first matrix has before a tile's")      \
+    X(owner, int, lead, "0", "", "columns that the first matrix has before y's")           \
     X(owner, int, shift, "0", "", "columns of x of a window before those that a tap sees") \
     X(owner, int, rows, "3", "", "of a filter")                                            \
     X(owner, int, columns, "3", "", "of a filter")
@@ -34,12 +33,12 @@ enum { BANDS_COLUMNS_MAX = BANDS_WINDOW - BANDS_BLOCK + 1 };
 
 typedef struct conv_bands_shape {
     int threads, blocks;  // of a CTA; of a row of y
-    int box_h, x_rows;    // rows of x under an image of a tile; under all of them
+    int box_h, x_rows;    // rows of x with their padding, of an image and of all
     int x_pitch, y_pitch; // elements from row to row in shared memory, so that eight rows are in different banks
-    int64_t stage_bytes, smem_bytes;
+    int64_t smem_bytes;
 } conv_bands_shape;
 
-/* Columns of y before a tile's first in shared memory, so that this begins at whole 16 bytes. */
+/* Columns before y's first in shared memory, so that this begins at whole 16 bytes. */
 static inline int bands_edge(const conv_bands_config *c)
 {
     return (int)round_up(c->lead, BANDS_BLOCK);

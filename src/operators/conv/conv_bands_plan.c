@@ -3,12 +3,11 @@
 
 #include "base/math.h"
 #include "operators/conv/conv_bands.h"
-#include "skeletons/product_cost.h"
 
 enum {
-    WIDE_MAX = 64, // columns of y of a tile, to consider
-    ROWS_MAX = 9,  // of a filter: their bands stay in registers
-    CTAS_MAX = 8,  // of an SM
+    WIDE_MAX = 128, // columns of y: sums stay in registers
+    ROWS_MAX = 9,   // of a filter: their bands stay in registers
+    CTAS_MAX = 8,   // of an SM
     WARPS_MAX = 8,
     EVEN = 2, // sums come in pairs
 };
@@ -20,8 +19,7 @@ conv_bands_shape conv_bands_shape_of(const conv_bands_config *c)
     s.x_rows = s.box_h * c->images;
     s.x_pitch = BANDS_BLOCK * ((s.blocks + 1) | 1);
     s.y_pitch = BANDS_BLOCK * ((int)ceil_div(bands_edge(c) - c->lead + BANDS_BLOCK * s.blocks, BANDS_BLOCK) | 1);
-    s.stage_bytes = 2 * (int64_t)s.x_pitch * s.x_rows;
-    s.smem_bytes = c->stages * s.stage_bytes + 2 * BANDS_BAND * c->rows +
+    s.smem_bytes = 2 * ((int64_t)s.x_pitch * s.x_rows + BANDS_BAND * c->rows) +
                    (int64_t)s.y_pitch * BANDS_ROWS * c->warps * (int)ckl_dtype_bytes(c->form.out) + 64;
     return s;
 }
@@ -47,15 +45,8 @@ static void derive(const ckl_conv_desc *d, conv_bands_config *c)
     }
     if (c->unit == 1)
         c->lead = c->shift = 0;
-    const conv_tensor x = conv_tensor_of(d, conv_read(d)), y = conv_tensor_of(d, conv_written(d));
-    const conv_bands_shape s = conv_bands_shape_of(c);
-    const bool whole = c->wide == y.shape[3] && c->high == y.shape[2] && pad >= 0 && forward.pad_top >= 0 &&
-                       forward.pad_top + x.shape[2] <= s.box_h &&
-                       pad + c->lead + c->shift + x.shape[3] <= BANDS_BLOCK * (s.blocks + 1);
-    c->x_high = whole ? (int)x.shape[2] : 0;
-    c->x_wide = whole ? (int)x.shape[3] : 0;
     c->run = 16 / (int)ckl_dtype_bytes(c->form.out);
-    while (y.shape[3] % c->run || c->wide % c->run)
+    while (c->wide % c->run)
         c->run /= 2;
 }
 
@@ -74,47 +65,39 @@ static int ctas_of(const conv_bands_config *c, const ckl_device_info *device)
     return (int)max_i64(1, min_i64(CTAS_MAX, min_i64(by_smem, by_registers)));
 }
 
-/* Tiles of about 16, 32, ... rows: of several images where one has fewer. */
+/*
+ * Images of ROWS rows, or fewer where planes are few: two of 56x56, four of 28x28, eight of 14x14 and 16 of 7x7 take 19.2,
+ * 12.2, 10.6 and 8.9 us, twice as many 1.15 to 1.35 times that.
+ */
 static bool candidate_bands(const void *desc, const ckl_device_info *device, int i, void *config)
 {
-    enum { COUNTS = 5, STAGES = 2 };
+    enum { COUNTS = 4, ROWS = 112, WARPS = 4 };
     const ckl_conv_desc *d = desc;
     conv_bands_config *c = config;
-    if (i >= COUNTS * STAGES)
+    if (i >= COUNTS)
         return false;
-    const conv_tensor y = conv_tensor_of(d, conv_written(d));
-    const int64_t rows = (int64_t)BANDS_ROWS << i % COUNTS, high = max_i64(1, y.shape[2]),
-                  wide = max_i64(1, y.shape[3]);
+    const conv_tensor x = conv_tensor_of(d, conv_read(d)), y = conv_tensor_of(d, conv_written(d));
     *c = (conv_bands_config){ .form = conv_form_of(d),
-                              .wide = (int)wide,
-                              .high = (int)min_i64(rows, high),
-                              .images = 1,
-                              .stages = 1 + i / COUNTS,
+                              .wide = conv_config_number(y.shape[3]),
+                              .high = conv_config_number(y.shape[2]),
+                              .x_wide = conv_config_number(x.shape[3]),
+                              .x_high = conv_config_number(x.shape[2]),
                               .rows = conv_config_number(d->r),
                               .columns = conv_config_number(d->s) };
-    if (c->columns > BANDS_COLUMNS_MAX)
+    if (c->columns > BANDS_COLUMNS_MAX || c->wide < 1 || c->high < 1)
         return true; // admission says so
-    if (wide > WIDE_MAX)
-        c->wide = (int)round_up(ceil_div(wide, ceil_div(wide, WIDE_MAX)), BANDS_BLOCK);
-    if (high > rows)
-        c->high = (int)ceil_div(high, ceil_div(high, rows));
-    else
-        c->images = (int)max_i64(1, ceil_div(d->n, max_i64(1, ceil_div(d->n, rows / high))));
-    c->warps = (int)min_i64(4, ceil_div((int64_t)c->images * c->high, BANDS_ROWS));
+    const int64_t images = max_i64(1, (ROWS >> i) / c->high);
+    c->images = (int)max_i64(1, ceil_div(d->n, max_i64(1, ceil_div(d->n, images))));
+    c->warps = (int)min_i64(WARPS, ceil_div((int64_t)c->images * c->high, BANDS_ROWS));
     derive(d, c);
     c->ctas = ctas_of(c, device);
     return true;
 }
 
-static int64_t tiles_of_plane(const ckl_conv_desc *d, const conv_bands_config *c)
-{
-    const conv_tensor y = conv_tensor_of(d, conv_written(d));
-    return product_i64(ceil_div(y.shape[2], c->high), ceil_div(y.shape[3], c->wide));
-}
-
 static ckl_status check_problem(const ckl_conv_desc *d)
 {
-    const conv_tensor x = conv_tensor_of(d, conv_read(d)), y = conv_tensor_of(d, conv_written(d));
+    const ckl_conv_desc forward = conv_turned(d);
+    const conv_tensor y = conv_tensor_of(d, conv_written(d));
     if (d->groups != d->c || d->groups != d->k)
         FAIL(CKL_UNSUPPORTED, "conv bands: groups=%" PRId64 " are not c=%" PRId64 " and k=%" PRId64 " channels",
              d->groups, d->c, d->k);
@@ -128,8 +111,10 @@ static ckl_status check_problem(const ckl_conv_desc *d)
     if (d->s > BANDS_COLUMNS_MAX || d->r > ROWS_MAX)
         FAIL(CKL_UNSUPPORTED, "conv bands: a filter of %" PRId64 "x%" PRId64 " is more than %d rows and %d columns",
              d->r, d->s, ROWS_MAX, BANDS_COLUMNS_MAX);
-    if (max_i64(product_i64(x.shape[2], x.shape[3]), product_i64(y.shape[2], y.shape[3])) > INT32_MAX / 32)
-        FAIL(CKL_UNSUPPORTED, "conv bands: a plane is beyond 32-bit numbers");
+    if (y.shape[3] > WIDE_MAX)
+        FAIL(CKL_UNSUPPORTED, "conv bands: rows of %" PRId64 " columns are more than %d", y.shape[3], WIDE_MAX);
+    if (forward.pad_top < 0 || forward.pad_bottom < 0 || forward.pad_left < 0 || forward.pad_right < 0)
+        FAIL(CKL_UNSUPPORTED, "conv bands: dx has places of dy alone that a filter sees as a whole");
     return conv_check_dense("bands", d);
 }
 
@@ -137,43 +122,28 @@ static ckl_status admit_bands(const void *desc, const ckl_device_info *device, c
 {
     const ckl_conv_desc *d = desc;
     const conv_bands_config *c = config;
-    const conv_tensor y = conv_tensor_of(d, conv_written(d));
+    const conv_tensor x = conv_tensor_of(d, conv_read(d)), y = conv_tensor_of(d, conv_written(d));
     TRY(check_problem(d));
     TRY(conv_check_form("bands", d, &c->form));
-    if (c->rows != d->r || c->columns != d->s)
-        FAIL(CKL_INVALID, "conv bands: the config's filter is not the problem's");
-    if (c->warps < 1 || c->stages < 1 || c->stages > 2 || c->warps > WARPS_MAX || c->ctas < 1 || c->ctas > CTAS_MAX ||
-        c->wide < 1 || c->high < 1 || c->images < 1 || c->high > INT16_MAX || c->images > INT16_MAX ||
-        c->wide > 2 * WIDE_MAX || (c->wide < y.shape[3] && c->wide % BANDS_BLOCK) ||
-        (c->high < y.shape[2] && c->images > 1))
-        FAIL(CKL_INVALID,
-             "conv bands: warps=%d, stages=%d, ctas=%d, wide=%d, high=%d or images=%d are not in 1..%d, 1..2, 1..%d, "
-             "up to %d in whole "
-             "%d columns, or several images of all rows",
-             c->warps, c->stages, c->ctas, c->wide, c->high, c->images, WARPS_MAX, CTAS_MAX, 2 * WIDE_MAX, BANDS_BLOCK);
+    if (c->rows != d->r || c->columns != d->s || c->wide != y.shape[3] || c->high != y.shape[2] ||
+        c->x_wide != x.shape[3] || c->x_high != x.shape[2])
+        FAIL(CKL_INVALID, "conv bands: the config's filter, x or y are not the problem's");
+    if (c->warps < 1 || c->warps > WARPS_MAX || c->ctas < 1 || c->ctas > CTAS_MAX || c->images < 1 ||
+        c->images > INT16_MAX)
+        FAIL(CKL_INVALID, "conv bands: warps=%d, ctas=%d or images=%d are not in 1..%d, 1..%d, 1..", c->warps, c->ctas,
+             c->images, WARPS_MAX, CTAS_MAX);
     conv_bands_config own = *c;
     derive(d, &own);
-    if (own.unit != c->unit || own.run != c->run || own.lead != c->lead || own.shift != c->shift ||
-        own.x_high != c->x_high || own.x_wide != c->x_wide)
+    if (own.unit != c->unit || own.run != c->run || own.lead != c->lead || own.shift != c->shift)
         FAIL(CKL_INVALID,
-             "conv bands: unit=%d, run=%d, lead=%d, shift=%d, x_high=%d or x_wide=%d are not those of the problem, %d, "
-             "%d, %d, %d, %d and %d",
-             c->unit, c->run, c->lead, c->shift, c->x_high, c->x_wide, own.unit, own.run, own.lead, own.shift,
-             own.x_high, own.x_wide);
+             "conv bands: unit=%d, run=%d, lead=%d or shift=%d are not those of the problem, %d, %d, %d and %d",
+             c->unit, c->run, c->lead, c->shift, own.unit, own.run, own.lead, own.shift);
     if (conv_bands_shape_of(c).smem_bytes > device->smem_per_cta_bytes)
         FAIL(CKL_UNSUPPORTED, "conv bands: a tile of %d images of %dx%d is more than shared memory", c->images, c->high,
              c->wide);
-    if (tiles_of_plane(d, c) > UINT16_MAX || product_i64(d->k, ceil_div(d->n, c->images)) > INT32_MAX)
-        FAIL(CKL_UNSUPPORTED, "conv bands: tiles=%" PRId64 " of a plane, or their planes, are too many for a grid",
-             tiles_of_plane(d, c));
+    if (ceil_div(d->n, c->images) > UINT16_MAX)
+        FAIL(CKL_UNSUPPORTED, "conv bands: n=%" PRId64 " images are too many for a grid", d->n);
     return CKL_OK;
-}
-
-/* CTAs that share the images of a tile: as many as the device holds at once, with as many turns each. */
-static int64_t ctas_along_images(const ckl_conv_desc *d, const conv_bands_config *c, int64_t resident)
-{
-    const int64_t turns = ceil_div(d->n, c->images), most = resident / product_i64(d->k, tiles_of_plane(d, c));
-    return turns ? ceil_div(turns, ceil_div(turns, max_i64(1, min_i64(most, turns)))) : 0;
 }
 
 static ckl_status launch_bands(const ckl_plan *plan, const void *args, ckl_stream stream)
@@ -184,47 +154,42 @@ static ckl_status launch_bands(const ckl_plan *plan, const void *args, ckl_strea
         FAIL(CKL_INVALID, "conv bands: a pointer is not aligned to 16 bytes; impl=sliding takes any");
     const conv_bands_config *c = plan->config;
     const conv_params p = conv_turned_params(d, args);
-    const int64_t places = tiles_of_plane(d, c);
-    return plan_launch(
-        plan, 0,
-        (plan_grid){ .x = d->k * ctas_along_images(d, c, plan->kernels[0].clusters_resident), .y = places, .z = 1 }, &p,
-        stream);
+    return plan_launch(plan, 0, (plan_grid){ .x = d->k, .y = ceil_div(d->n, c->images), .z = 1 }, &p, stream);
 }
 
-/* Instructions of a CTA for the images of a turn: copies, products of 16 rows, and what is finished and stored of them. */
+/* Instructions of a CTA: its start, copies, products of 16 rows, and what is finished and stored of them. */
 static double instructions_of(const conv_bands_config *c)
 {
-    const double COPY = 22, PRODUCT = 3.6, PAIRS = 14, ROWS = 60, STORE = 30, SMOOTH = 5, PLACE = 30;
+    const double START = 250, COPY = 22, PRODUCT = 3.6, PAIRS = 14, ROWS = 60, STORE = 30, SMOOTH = 20, PLACE = 30;
     const conv_bands_shape s = conv_bands_shape_of(c);
-    const double units = c->x_high ? (double)c->images * c->x_high * c->x_wide / c->unit
-                                   : (double)s.x_rows * BANDS_BLOCK * (s.blocks + 1) / c->unit,
+    const double units = (double)c->images * c->x_high * c->x_wide / c->unit,
                  tiles = (double)ceil_div((int64_t)c->images * c->high, BANDS_ROWS);
-    const double smooth = c->form.activation > CKL_ACTIVATION_RELU ? 4 * SMOOTH : 0,
-                 of_block = c->rows * PRODUCT + PAIRS + smooth + (c->form.residual ? PLACE : 0);
-    return units / 32 * COPY + tiles * (ROWS + s.blocks * of_block + BANDS_ROWS * c->wide / 32.0 / c->run * STORE);
+    const double of_block = c->rows * PRODUCT + PAIRS + (c->form.activation > CKL_ACTIVATION_RELU ? SMOOTH : 0) +
+                            (c->form.residual ? PLACE : 0);
+    return START * c->warps + units / 32 * COPY +
+           tiles * (ROWS + s.blocks * of_block + BANDS_ROWS * c->wide / 32.0 / c->run * STORE);
 }
 
-/* A CTA's turns, in which an SM's CTAs share its instructions, or the bytes. */
+/*
+ * An SM's instructions, or those of a CTA alone. Filters of few taps gain nothing: 144 of 56x56 under 3x3 take 20.1 to
+ * 21.8 us, 20.2 by `sliding`. That one's cost does not see
+ * planes that come in pieces (480 of 14x14 under 5x5 14.2 us of 9.8, 768 of 7x7 under 7x7 24.8 of 7.1; here 10.6 and
+ * 8.9), so these cost less here, too.
+ */
 static plan_cost cost_bands(const void *desc, const ckl_device_info *device, const void *config)
 {
-    const double RATE = 2, WARP = 0.4, WAIT = 1200, START = 2500, BYTES = 3.6e6;
+    enum { TAPS = 16, PIECE = 4 };
+    const double RATE = 2, WARP = 0.4, START = 2500, HERTZ = 1.77e3, BYTES = 3.6e6, LAUNCH = 1.2, FEW = 1.4,
+                 PIECES = 0.4;
     const ckl_conv_desc *d = desc;
     const conv_bands_config *c = config;
     const conv_tensor x = conv_tensor_of(d, conv_read(d)), y = conv_tensor_of(d, conv_written(d));
-    const int64_t ctas = ctas_along_images(d, c, (int64_t)c->ctas * device->sm_count);
-    const double instructions = instructions_of(c), again = (double)conv_bands_shape_of(c).box_h / c->high;
-    return product_cost(
-        &(product_work){ .tiles = (double)d->k * (double)(ctas * tiles_of_plane(d, c)),
-                         .ctas = c->ctas,
-                         .steps = (double)ceil_div(ceil_div(d->n, c->images), max_i64(1, ctas)),
-                         .multiply_adds = instructions,
-                         .rate = fmin(RATE, WARP * c->warps * c->ctas),
-                         .step_cycles = instructions / c->warps / WARP + (c->stages == 1 ? WAIT : 0),
-                         .tile_cycles = START,
-                         .bytes = 2 * (double)d->n *
-                                  ((c->high < y.shape[2] ? again : 1) * (double)x.stride[0] + (double)y.stride[0]),
-                         .bytes_per_us = BYTES },
-        device);
+    const double of_sm = (double)d->k * (double)ceil_div(d->n, c->images) / device->sm_count;
+    const double instructions = instructions_of(c), alone = fmax(1, of_sm / c->ctas) * instructions / (WARP * c->warps);
+    const double pieces = c->unit < PIECE ? PIECES : 1, few = c->rows * c->columns < TAPS ? FEW : 1;
+    const double us = (START + pieces * fmax(of_sm * instructions / RATE, alone)) / HERTZ,
+                 memory = 2 * (double)d->n * (double)(x.stride[0] + y.stride[0]) / BYTES;
+    return (plan_cost){ few * (LAUNCH + fmax(us, memory)), us > memory ? "multiply-adds" : "memory" };
 }
 
 static const field bands_fields[] = CONV_FIELDS(conv_bands_config, CONV_BANDS_CONFIG);

@@ -549,18 +549,15 @@ const char *const conv_cases[] = {
     "n=9 c=3 h=14 w=14 k=3 groups=3 r=5 s=5 pad=2 layout=nchw dtype=bf16 bias=1 residual=1 activation=gelu impl=bands "
     "config='images=8 warps=3'",
     "n=37 c=2 h=7 w=7 k=2 groups=2 r=7 s=7 pad=3 layout=nchw fill=hard impl=bands config='images=32'",
-    "n=2 c=3 h=90 w=136 k=3 groups=3 r=5 s=5 pad=2 layout=nchw impl=bands config='high=20 warps=1' # strips and "
-    "columns",
+    "n=2 c=3 h=90 w=128 k=3 groups=3 r=5 s=5 pad=2 layout=nchw impl=bands config='warps=1' # the widest",
     "n=2 c=3 h=21 w=40 k=3 groups=3 r=4 s=3 pad=1 layout=nchw direction=data dtype=bf16 impl=bands # turned round",
     "n=2 c=3 h=9 w=24 k=3 groups=3 r=2 s=8 pad_left=3 pad_top=1 layout=nchw out=f32 residual=1 impl=bands",
-    "n=2 c=3 h=9 w=24 k=3 groups=3 r=9 s=9 pad=4 layout=nchw fill=hard impl=bands config='high=3 warps=1 x_high=0 "
-    "x_wide=0'",
-    "n=2 c=4 h=9 w=28 k=4 groups=4 direction=data pad=3 layout=nchw fill=hard impl=bands # dy begins inside",
+    "n=2 c=3 h=9 w=24 k=3 groups=3 r=9 s=9 pad=4 layout=nchw fill=hard impl=bands config='warps=1'",
+    "n=2 c=4 h=9 w=28 k=4 groups=4 r=5 s=5 direction=data pad=1 layout=nchw fill=hard impl=bands",
     "n=2 c=3 h=9 w=17 k=3 groups=3 pad=1 layout=nchw epilogue=tril impl=bands",
     "n=2 c=3 h=5 w=1 k=3 groups=3 pad=1 r=1 s=3 pad_left=7 layout=nchw dtype=bf16 impl=bands # columns of padding "
     "alone",
-    "n=700 c=16 h=3 w=4 k=16 groups=16 pad=1 layout=nchw bias=1 impl=bands config='images=1 stages=2' # turns",
-    "n=700 c=16 h=3 w=3 k=16 groups=16 pad=1 layout=nchw dtype=bf16 impl=bands config='images=3 stages=1'",
+    "n=70 c=16 h=3 w=3 k=16 groups=16 pad=1 layout=nchw dtype=bf16 impl=bands config='images=3'",
     "n=5 c=9 h=7 w=7 k=9 r=5 s=5 groups=9 pad=2 bias=1 impl=sliding config='cols=4 even=0 async=0 ahead=5'",
     "n=2 c=7 h=7 w=9 k=7 groups=7 pad=1 stride=2 impl=sliding config='cols=4 even=0 right=1 async=0 ahead=4'",
     "n=3 c=5 h=9 w=16 k=5 groups=5 r=5 s=5 pad=2 layout=nchw dtype=bf16 residual=1 impl=sliding config='cols=4 run=4 "

@@ -6,8 +6,8 @@
  * below the next ones, with zeros outside. Rows and columns of a filter that see padding alone are left out.
  *
  * Of one channel, 16 rows of x from different places of a tile, with 16 columns each, are A of one mma.sync. Column n of
- * B has the filter's row from place n on, or from every second one: up to 8 columns of y come out whole, and up to 8
- * more of another B where the filter is narrow. A warp does that for 8 channels, which a pixel has side by side.
+ * B has the filter's row from place n on, or from every second one: up to 8 columns of y come out whole. A warp does
+ * that for 8 channels, which a pixel has side by side.
  *
  * The zeros beside the filter make NaN of an infinity that y does not see. So where a sum is no finite number a warp
  * computes its tile by the definition.
@@ -22,7 +22,7 @@
 enum {
     VECTOR = CONV_HALO_VECTOR,
     WINDOW = CONV_HALO_WINDOW,
-    PLACES = 4,    // pixels of a thread: of y by one product, and of a row of x
+    PLACES = 4,    // pixels of a thread: of y, and of a row of x
     HALVES = 2,    // of the rows of a matrix, of which a thread has one each
     BARRIER_Y = 1, // round the buffer of y
     PADDING = 4    // channels of filters that lie apart meet few of the same banks
@@ -154,12 +154,6 @@ typedef struct band_role {
     tensor rSum;   // (PLACE,CHANNEL,ROW)
 } band_role;
 
-/* Pixels of y of a thread. */
-static int places_of(const halo_kernel *k)
-{
-    return PLACES * conv_halo_products(k->cfg);
-}
-
 /* Rows of y of a block. */
 static int rows_of(const conv_halo_config *c)
 {
@@ -237,7 +231,7 @@ static band_role describe_role(const halo_kernel *k)
                     .rA = fragment(U32, compact(shape(4, 1, 1))),
                     .rB = fragment(U32, compact(shape(2, 1, 1))),
                     .rBands = fragment(U32, compact(shape(2, VECTOR, c->rows))),
-                    .rSum = fragment(F32, compact(shape(places_of(k), VECTOR, rows_of(c)))) };
+                    .rSum = fragment(F32, compact(shape(PLACES, VECTOR, rows_of(c)))) };
     val channel = mul(w.group, imm(VECTOR)), moved = mul(min(w.row, imm(k->size.cols - 1)), imm(c->step_w));
     val odd = rem(moved, imm(2)), first = sub(add(mul(w.pair, imm(2)), imm(conv_halo_band_before(c))), add(moved, odd));
     place_words(k, channel, &w);
@@ -283,11 +277,10 @@ static void take_channel(const band_role *w, int channel)
                               channel % 2 ? w->odd : w->even));
 }
 
-/* B of the first or the next 8 columns of y: the band there is the same, 8 places further on. */
-static void take_band(const band_role *w, int channel, int row, int product)
+static void take_band(const band_role *w, int channel, int row)
 {
-    set(w->rB, coord(0, 0, 0), product ? imm_as(U32, 0) : at(w->rBands, 0, channel, row));
-    set(w->rB, coord(1, 0, 0), at(w->rBands, 1 - product, channel, row));
+    for (int i = 0; i < 2; i++)
+        set(w->rB, coord(i, 0, 0), at(w->rBands, i, channel, row));
 }
 
 /* Adds row i of x to all rows of y that see it. */
@@ -303,11 +296,8 @@ static void add_row(const halo_kernel *k, const band_role *w, val stage, int i)
             const int r = i - q * c->step_h;
             if (r < 0 || r >= c->rows)
                 continue;
-            for (int product = 0; product < conv_halo_products(c); product++) {
-                take_band(w, channel, r, product);
-                gemm(&w->mma, w->rA, w->rB, local_tile(w->rSum, shape(PLACES, 1, 1), coord(product, channel, q)),
-                     yes());
-            }
+            take_band(w, channel, r);
+            gemm(&w->mma, w->rA, w->rB, local_tile(w->rSum, shape(PLACES, 1, 1), coord(0, channel, q)), yes());
         }
     }
 }
@@ -315,12 +305,12 @@ static void add_row(const halo_kernel *k, const band_role *w, val stage, int i)
 /* Where element p of a matrix of sums lies: its column of y, and its row of the matrix. */
 static val column_of(const band_role *w, int p)
 {
-    return add(mul(w->pair, imm(2)), imm(p / PLACES * CONV_HALO_COLUMNS + p % 2));
+    return add(mul(w->pair, imm(2)), imm(p % 2));
 }
 
 static val block_of(const band_role *w, int p)
 {
-    return add(w->row, imm(p % PLACES / 2 * CONV_HALO_LANES / HALVES));
+    return add(w->row, imm(p / 2 * CONV_HALO_LANES / HALVES));
 }
 
 /* The sums of 8 channels of a pixel by the definition. */
@@ -350,7 +340,7 @@ static val is_doubtful(const halo_kernel *k, const band_role *w)
     val zero[CHAINS];
     for (int i = 0; i < CHAINS; i++)
         zero[i] = immf(0);
-    for (int p = 0; p < places_of(k); p++)
+    for (int p = 0; p < PLACES; p++)
         for (int i = 0; i < VECTOR; i++)
             for (int q = 0; q < rows_of(k->cfg); q++)
                 zero[i % CHAINS] = fma(at(w->rSum, p, i, q), immf(0), zero[i % CHAINS]);
@@ -375,7 +365,7 @@ static void stage_tile(const halo_kernel *k, const band_role *w, const conv_chan
     const conv_halo_config *c = k->cfg;
     const bool by_place = c->form.residual || conv_is_custom(&c->form);
     const int width = k->size.cols * c->wide;
-    for (int p = 0; p < places_of(k); p++) {
+    for (int p = 0; p < PLACES; p++) {
         const block_place b = place_of_block(k, block_of(w, p));
         val column = add(mul(b.window, imm(k->size.cols)), column_of(w, p)), x = add(tile->w, column),
             first = mul(b.block, imm(rows_of(c))), h = add(tile->h, first), n = add(tile->n, b.image);
@@ -420,7 +410,7 @@ static void multiply(const halo_kernel *k, tiles_ahead *ahead)
         UNROLL(i, (rows_of(c) - 1) * c->step_h + c->rows)
             add_row(k, &w, stage.stage, i);
         IF(vote_any(is_doubtful(k, &w)))
-            for (int p = 0; p < places_of(k); p++)
+            for (int p = 0; p < PLACES; p++)
                 UNROLL(q, rows_of(c))
                     add_taps(k, &w, stage.stage, p, q);
         pipeline_advance(&stage);

@@ -19,7 +19,7 @@ CONV_CONFIG(conv_halo_config, CONV_HALO_CONFIG);
 enum {
     CONV_HALO_VECTOR = 8,  // channels of a warp, and of a thread
     CONV_HALO_WINDOW = 16, // columns of x of a matrix
-    CONV_HALO_COLUMNS = 8, // of y that a product makes at most
+    CONV_HALO_COLUMNS = 8, // of y that it makes at most
     CONV_HALO_LANES = 16,  // its rows: of blocks side by side, below each other, and of images
 };
 
@@ -35,12 +35,6 @@ static inline int conv_halo_band_before(const conv_halo_config *c)
 static inline int conv_halo_band(const conv_halo_config *c)
 {
     return conv_halo_band_before(c) + CONV_HALO_WINDOW;
-}
-
-/* Products of a matrix: two where a narrow filter has as many columns more in its window. */
-static inline int conv_halo_products(const conv_halo_config *c)
-{
-    return c->step_w == 1 && c->columns <= 3 ? 2 : 1;
 }
 
 /* Blocks of rows of a tile, from each of which a matrix has a row. */

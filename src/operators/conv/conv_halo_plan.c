@@ -11,19 +11,17 @@ enum {
     TAPS_MAX = 64,
     COLUMNS_MAX = 9, // of a filter
     STEP_MAX = 2,
-    SUMS = 4 * VECTOR, // of a thread for a product
+    SUMS = 4 * VECTOR, // of a thread for a row of a block
     CTAS_MAX = 3,      // of an SM
     ROWS = 2,          // of a block, to consider: three, in two CTAs an SM, take 3 to 5 % more
     ROWS_MAX = 3,      // of a block: four spill, by the epilogues that need most
-    PRODUCTS_MAX = 4,  // of all rows of a block
 };
 
 conv_halo_shape conv_halo_shape_of(const conv_halo_config *c)
 {
     enum { PADDING = 4 };
     conv_halo_shape s = { .channels = c->warps * VECTOR, .threads = 32 * c->warps };
-    s.cols = (int)min_i64((int64_t)CONV_HALO_COLUMNS * conv_halo_products(c),
-                          (CONV_HALO_WINDOW - c->columns) / c->step_w + 1);
+    s.cols = (int)min_i64(CONV_HALO_COLUMNS, (CONV_HALO_WINDOW - c->columns) / c->step_w + 1);
     s.box_w =
         (int)round_up((c->wide - 1) * s.cols * c->step_w + CONV_HALO_WINDOW, 8); // rows begin where a swizzle does
     s.box_h = (c->high - 1) * c->step_h + c->rows;
@@ -72,7 +70,7 @@ static void fill_sm(const ckl_device_info *device, int registers, conv_halo_conf
  */
 static bool candidate_halo(const void *desc, const ckl_device_info *device, int i, void *config)
 {
-    enum { WIDTHS = 4, BANDS = 16, REST = 92, EPILOGUE = 16 }; // registers: bands in use, the rest, what else is held
+    enum { WIDTHS = 4, BANDS = 16, REST = 82, EPILOGUE = 16 }; // registers: bands in use, the rest, what else is held
     const ckl_conv_desc *d = desc;
     conv_halo_config *c = config;
     const conv_halo_problem *h = &conv_prepared_of(d)->halo;
@@ -95,7 +93,7 @@ static bool candidate_halo(const void *desc, const ckl_device_info *device, int 
         c->images *= 2;
     c->high = rows * conv_halo_blocks(c);
     const bool more = d->residual || d->scale || d->epilogue;
-    fill_sm(device, rows * (conv_halo_products(c) * SUMS + BANDS) + REST + (more ? EPILOGUE : 0), c);
+    fill_sm(device, rows * (SUMS + BANDS) + REST + (more ? EPILOGUE : 0), c);
     return true;
 }
 
@@ -126,19 +124,22 @@ static double instructions_of(const conv_halo_config *c)
     }; // PRODUCTS: of all channels with a row of a filter
     const int rows = c->high / conv_halo_blocks(c), smooth = c->form.activation > CKL_ACTIVATION_RELU ? SMOOTH : 0;
     return TILE + ((rows - 1.0) * c->step_h + c->rows) * ROW +
-           (double)rows * conv_halo_products(c) * (c->rows * PRODUCTS + SUMS * (STORE + smooth));
+           (double)rows * (c->rows * PRODUCTS + SUMS * (STORE + smooth));
 }
 
 /*
  * Cycles of a tile: the longer of its instructions, 0.25 a cycle for each warp at work and 1.8 of an SM, and of its
  * box, each row of which takes some cycles, as do its bytes from L2. Pieces of lines keep L2 busy: 384 channels of 8
  * images of 256x256 take 257 us, 32 of 16 of 640x640 223, 96 of 32 of 112x112 by stride 2 28.8.
+ * One window a row takes longer (96 of 56x56 under 7x7 22.3 us, 21.1 by two), and so do several images a tile (1152 of
+ * 7x7 under 5x5 9.8, 8.2 by `sliding`).
  */
 static plan_cost cost_halo(const void *desc, const ckl_device_info *device, const void *config)
 {
     enum { SECTOR = 32, CUT = 3 }; // 120 channels of 8 images of 200x200: 106 us
     const double ROW = 2.4, BYTES = 42, WARP = 0.25, ISSUED = 1.8, ALONE = 1.06, START = 2.9, FILTER = 0.022,
-                 HERTZ = 1.7e9, READ = 4.2e6, WRITTEN = 3.4e6, WHOLE = 1.15; // bytes a us; of whole pixels
+                 HERTZ = 1.7e9, READ = 4.2e6, WRITTEN = 3.4e6, WHOLE = 1.15, // bytes a us; of whole pixels
+        NARROW = 1.05, SEVERAL = 0.1;
     const ckl_conv_desc *d = desc;
     const conv_halo_config *c = config;
     const conv_halo_shape s = conv_halo_shape_of(c);
@@ -158,7 +159,9 @@ static plan_cost cost_halo(const void *desc, const ckl_device_info *device, cons
                            : s.channels < d->k ? 1
                                                : 1 / WHOLE);
     const double filters = turns < 1 ? FILTER * c->rows * c->columns : 0; // which nothing hides
-    return (plan_cost){ START + filters + fmax(us, memory) + fmin(us, memory) / 8,
+    const double narrow = c->wide == 1 && c->images == 1 && c->step_w == 1 ? NARROW : 1,
+                 several = c->images > 1 ? SEVERAL : 0;
+    return (plan_cost){ START + filters + several + narrow * fmax(us, memory) + fmin(us, memory) / 8,
                         issue > load ? "multiply-adds" : "loads" };
 }
 
@@ -205,8 +208,7 @@ static ckl_status admit_halo(const void *desc, const ckl_device_info *device, co
         c->warps * VECTOR * (int64_t)ckl_dtype_bytes(d->out) > 128 || c->ctas < 1 || c->ctas > CTAS_MAX ||
         !is_power_of_two(c->wide) || c->wide > CONV_HALO_LANES || !is_power_of_two(c->images) ||
         c->images > CONV_HALO_LANES || c->wide * c->images > CONV_HALO_LANES || c->high < 1 ||
-        c->high % conv_halo_blocks(c) || c->high / conv_halo_blocks(c) > ROWS_MAX ||
-        c->high / conv_halo_blocks(c) * conv_halo_products(c) > PRODUCTS_MAX)
+        c->high % conv_halo_blocks(c) || c->high / conv_halo_blocks(c) > ROWS_MAX)
         FAIL(CKL_INVALID,
              "conv halo: warps=%d, wide=%d, high=%d, images=%d or ctas=%d are not 2, 4 or 8 of up to 128 bytes of a "
              "pixel of y, 8 blocks of up to %d rows, or 1..%d",

@@ -310,14 +310,13 @@ static double bytes_per_us(const sliding_config *c, double of_sm)
 /*
  * Instructions, of which a warp begins WARP a cycle and an SM no more than RATE (5x5: 99 channels of 56x56 in 26.4 us,
  * 7 of 897x897 in 47.2; planes of 56x56 under 7x7 in 42.7; 5 of 8 images of 112x112 in 4.03), or copies (144 of 56x56
- * in 21.3 us, 96 of 112x112 by stride 2 in 44.8, 960 of 7x7 in 4.93). Rows in registers are waited for, and
- * longest where they come in pieces: 480 planes of 14x14 under 5x5 take 14.2 us, 768 of 7x7 under 7x7 24.8. Threads that
+ * in 21.3 us, 96 of 112x112 by stride 2 in 44.8, 960 of 7x7 in 4.93). Rows in registers are waited for. Threads that
  * share copies wait for each other, which costs where SMs are full.
  */
 static plan_cost cost_sliding(const void *desc, const ckl_device_info *device, const void *config)
 {
     const double WARP = 0.55, RATE = 2.9, COPIES_WARP = 0.45, COPIES_RATE = 2.64, TOGETHER = 0.82, ROWS_TOGETHER = 0.92,
-                 FULL = 0.75, COPY = 6, BYTES = 1.5, RING = 0.8, WAIT = 150, PIECE = 8, PIECES_WAIT = 1500, TURN = 380;
+                 FULL = 0.75, COPY = 6, BYTES = 1.5, RING = 0.8, WAIT = 150, TURN = 380;
     const ckl_conv_desc plane = conv_depthwise_plane(desc), *d = &plane;
     const sliding_config *c = config;
     const int64_t rows_y = conv_tensor_of(d, conv_written(d)).shape[2];
@@ -331,10 +330,7 @@ static plan_cost cost_sliding(const void *desc, const ckl_device_info *device, c
                                                                                          : TOGETHER;
     const double rate = fmin((c->async ? COPIES_RATE : RATE) * together, warp * warps * at_once);
     const double instructions = instructions_of(c, rows, rows_x);
-    const bool pieces = c->planes && c->channels > 1 && sliding_unit_bytes(c) < PIECE;
-    const double waits = c->async       ? WAIT
-                         : c->ahead > 1 ? (rows_x / c->ahead + 1) * TURN
-                                        : (rows_x + 1) * (pieces ? PIECES_WAIT : WAIT);
+    const double waits = c->async ? WAIT : c->ahead > 1 ? (rows_x / c->ahead + 1) * TURN : (rows_x + 1) * WAIT;
     const double copies = c->async ? rows_x * sliding_copies(c) * (COPY + BYTES * sliding_unit_bytes(c)) * rate : 0;
     plan_cost cost = product_cost(&(product_work){ .tiles = tiles,
                                                    .ctas = c->ctas,
