@@ -150,7 +150,7 @@ static const char *const cases[] = {
     "old=1' # three with old maxima",
     "q=400 kv=77 heads=70 d=80 lse=1 impl=sm90 config='consumers=3 tile_n=80 slots=4' # all keys in one "
     "block, CTAs of several tiles",
-    "q=130 kv=150 heads=70 d=128 lse=1 # two tiles of queries beside four slots",
+    "q=130 kv=250 heads=70 d=128 lse=1 # two tiles of queries beside four slots",
     "q=450 kv=40 heads=64 d=32 lse=1 impl=sm90 config='consumers=1 ctas=1 single=1 queries=2 tile_n=48 slots=40' # "
     "both tiles of queries that a consumer has in memory, twice",
     "q=450 kv=140 heads=64 d=32 q_factor=1000 fill=uniform impl=sm90 config='consumers=1 ctas=1 single=0 old=1 "
