@@ -289,8 +289,6 @@ static const char *const cases[] = {
     "heads=24 kv_heads=2 q=2 kv=700 d=40 dv=72 batch=2 shortest=1 left=300 sinks=1 lse=1 impl=sm80 config='warps=2 "
     "split=64 cluster=1' # the same, a ring",
     "heads=16 kv_heads=2 q=4 kv=700 d=128 batch=2 shortest=1 page=16 layout=bshd cache=e4m3 append=1 lse=1 # of 8 bits",
-    "heads=16 kv_heads=2 q=4 kv=700 d=128 batch=2 shortest=1 page=16 cache=e4m3 dtype=bf16 append=1 impl=sm80 "
-    "config='warps=4 row_warps=2 keys=32 stages=4 ctas=3 run=1 cluster=1 whole=0' # the same, three CTAs an SM",
     "heads=4 kv_heads=1 q=16 kv=40 d=32 batch=3 shortest=0 page=1 append=1 cache=e4m3 dtype=bf16 left=9",
     "heads=8 kv_heads=1 q=16 kv=66 d=32 batch=9 page=3 left=9 dtype=bf16 lse=1 cache=e4m3 append=1 shortest=0 "
     "fill=hard seed=1",

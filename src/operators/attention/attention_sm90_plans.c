@@ -139,9 +139,12 @@ static ckl_status choose_sm90(const void *desc, const ckl_device_info *device, v
     c->parts = c->consumers > 1 && !c->single && !c->draw && !attention_score_has_blocks(d->score) &&
                has_parts(d, device, c->consumers);
     // one tile under way does not cover memory's latency: of few blocks that is worth two slots (256 queries and keys,
-    // d=128, a quarter of the cycles), of more one at most (2048 causal, d=128 131 -> 135 us)
-    const int enough = ceil_div(d->kv, c->tile_n) <= BLOCKS_BRIEF ? SLOTS_BRIEF : SLOTS_ENOUGH;
-    c->queries = c->ctas == 1 && slots_beside(*c, device, 2) >= enough ? 2 : 1;
+    // d=128, a quarter of the cycles), of more one at most (2048 causal, d=128 131 -> 135 us). A cap covers more of it
+    // (300 keys, d=128 45.9 -> 49.6); an SM of one tile has no other
+    const int beside = ceil_div(d->kv, c->tile_n) <= BLOCKS_BRIEF ? SLOTS_BRIEF : SLOTS_ENOUGH,
+              enough = turns > 1 ? beside : SLOTS_MAX;
+    const bool waits = is_plain(d) || max_i64(d->d, d->dv) <= 64;
+    c->queries = waits && c->ctas == 1 && slots_beside(*c, device, 2) >= enough ? 2 : 1;
     c->slots = slots_beside(*c, device, c->queries);
     return CKL_OK;
 }

@@ -137,19 +137,20 @@ static const char *const cases[] = {
     "q=20 kv=30 batch=2 heads=3 d=40 ldq=48 ldk=41 ldv=56 ldo=50 ldo_head=1000 ldo_batch=4000 # gaps",
     "q=3 kv=5 batch=2 heads=2 d=8 ldo=32 ldo_head=16 ldo_batch=8 # neighbours are of one token",
     "q=20 kv=0 heads=2 lse=1                       # no keys: zeros",
-    "q=130 kv=300 d=128 causal=1 dtype=bf16 lse=1 impl=sm90 config='queries=1 consumers=2 draw=1 old=1 slots=5' # the "
+    "q=130 kv=300 d=128 causal=1 dtype=bf16 lse=1 impl=sm90 config='consumers=2 draw=1 old=1 slots=5' # the "
     "ring goes round",
     "q=130 kv=600 heads=2 d=128 scale=4 lse=1 impl=sm80 config='warp_rows=32 tile_n=32' # maxima that grow",
     "q=200 kv=264 impl=sm90 config='consumers=3'",
     "q=200 kv=600 heads=2 scale=6 lse=1 impl=sm90 config='consumers=3' # rescaled at times",
     "q=200 kv=600 causal=1 dtype=bf16 lse=1 impl=sm90 config='consumers=2 old=0'",
-    "q=140 kv=400 d=128 softcap=50 causal=1 impl=sm90 config='queries=1 consumers=2 slots=5 old=0'",
+    "q=140 kv=400 d=128 softcap=50 causal=1 impl=sm90 config='consumers=2 slots=5 old=0'",
     "q=140 kv=257 heads=3 lse=1 # three blocks of 96 keys",
     "q=70 kv=140 heads=2 d=200 mask=add ldmask=140 # three of 48",
-    "q=400 kv=500 heads=2 d=96 causal=1 scale=3 dtype=bf16 impl=sm90 config='queries=1 consumers=3 tile_n=96 slots=5 "
+    "q=400 kv=500 heads=2 d=96 causal=1 scale=3 dtype=bf16 impl=sm90 config='consumers=3 tile_n=96 slots=5 "
     "old=1' # three with old maxima",
     "q=400 kv=77 heads=70 d=80 lse=1 impl=sm90 config='consumers=3 tile_n=80 slots=4' # all keys in one "
     "block, CTAs of several tiles",
+    "q=130 kv=250 heads=70 d=128 lse=1 # two tiles of queries beside four slots",
     "q=450 kv=40 heads=64 d=32 lse=1 impl=sm90 config='consumers=1 ctas=1 single=1 queries=2 tile_n=48 slots=40' # "
     "both tiles of queries that a consumer has in memory, twice",
     "q=450 kv=140 heads=64 d=32 q_factor=1000 fill=uniform impl=sm90 config='consumers=1 ctas=1 single=0 old=1 "
@@ -162,8 +163,8 @@ static const char *const cases[] = {
     "q=130 kv=130 heads=150 d=32 causal=1 lse=1 impl=sm90 config='consumers=1 ctas=3 draw=0 tile_n=32 old=0' # more "
     "tiles than run at once",
     "q=150 kv=260 heads=3 d=96 dtype=bf16 impl=sm90 config='consumers=1 ctas=2 draw=0 old=1 tile_n=80 slots=3'",
-    "q=130 kv=150 d=192 dv=128 impl=sm90 config='queries=1 consumers=2 tile_n=112 slots=3'",
-    "q=130 kv=150 d=256 dtype=bf16 impl=sm90 config='queries=1 consumers=2 tile_n=80 slots=3'",
+    "q=130 kv=150 d=192 dv=128 impl=sm90 config='consumers=2 tile_n=112 slots=3'",
+    "q=130 kv=150 d=256 dtype=bf16 impl=sm90 config='consumers=2 tile_n=80 slots=3'",
     "q=70 kv=70 d=40 dv=256",
     "q=300 kv=300 d=32 left=64 causal=1 lse=1            # a window",
     "q=200 kv=520 heads=2 left=100 right=30 dtype=bf16 lse=1",
@@ -173,7 +174,7 @@ static const char *const cases[] = {
     "q=70 kv=80 heads=2 kv_heads=1 sinks=1 causal=1 lse=1",
     "q=100 kv=40 heads=2 sinks=1 causal=1 lse=1 softcap=2 left=7 dtype=bf16 # rows that have a sink alone",
     "q=10 kv=0 heads=2 sinks=1 lse=1",
-    "q=140 kv=400 d=128 left=130 right=64 lse=1 sinks=1 impl=sm90 config='queries=1 consumers=2 draw=1 old=1 slots=5'",
+    "q=140 kv=400 d=128 left=130 right=64 lse=1 sinks=1 impl=sm90 config='consumers=2 draw=1 old=1 slots=5'",
     "q=70 kv=100 heads=2 mask=add ldmask=100 lse=1 # a bias that heads share",
     "q=90 kv=100 batch=2 heads=2 d=128 mask=bool ldmask=101 ldmask_batch=9090 causal=1 dtype=bf16 lse=1",
     "q=40 kv=200 heads=4 kv_heads=2 d=80 mask=add ldmask_head=200 softcap=3 dtype=bf16 # a row for each head",
@@ -262,14 +263,13 @@ static const char *const cases[] = {
     "many bits",
     "q=100 kv=900 d=32 batch=2 score=documents q_factor=100 lse=1 impl=sm90 config='old=1 tile_n=64' # blocks of all "
     "kinds",
-    "q=300 kv=900 d=128 batch=2 score=documents causal=1 lse=1 dtype=bf16 impl=sm90 config='queries=1 consumers=2 "
-    "draw=1 "
+    "q=300 kv=900 d=128 batch=2 score=documents causal=1 lse=1 dtype=bf16 impl=sm90 config='consumers=2 draw=1 "
     "tile_n=128 slots=5' # as long problems have it",
-    "q=130 kv=300 heads=2 d=128 causal=1 left=70 lse=1 sinks=1 impl=sm90 config='queries=1 consumers=2 draw=1 old=1 "
+    "q=130 kv=300 heads=2 d=128 causal=1 left=70 lse=1 sinks=1 impl=sm90 config='consumers=2 draw=1 old=1 "
     "slots=5'",
     "q=70 kv=150 heads=3 d=32 score=alibi causal=1 lse=1",
     "q=200 kv=300 heads=2 kv_heads=1 d=128 score=alibi softcap=3 left=90 dtype=bf16 lse=1 impl=sm90 "
-    "config='queries=1 consumers=2 draw=1 slots=5'",
+    "config='consumers=2 draw=1 slots=5'",
     "heads=134 q=130 kv=150 d=32 lse=1 impl=sm90 config='consumers=2 tile_n=64 ctas=1 parts=1' # behind a whole turn",
     "heads=2 q=500 kv=300 d=64 causal=1 left=190 dtype=bf16 impl=sm90 config='consumers=3 tile_n=64 ctas=1 draw=0 "
     "parts=1' # no whole turn",
@@ -384,7 +384,7 @@ static const test_reject rejects[] = {
       "registers do not hold tile_n=128 and dv=64 with consumers=3 and ctas=1" },
     { "impl=sm90 config='slots=2'", CKL_INVALID, "attention sm90: slots=2 is less than 3" },
     { "d=128 impl=sm90 config='slots=9'", CKL_UNSUPPORTED,
-      "attention sm90: the config needs 344240 bytes of shared memory" },
+      "attention sm90: the config needs 327840 bytes of shared memory" },
     { "impl=naive config='threads=33'", CKL_INVALID, "attention naive: threads=33 is no multiple of 32" },
     { "impl=naive config='d=32'", CKL_INVALID, "of the config are not the problem's" },
     { NULL, CKL_OK, NULL },
