@@ -141,6 +141,18 @@ static void scaled_over_lanes(val *state, int low, int high, void *user)
     assign(state[0], most);
 }
 
+#define SCALED(name, accumulates, rescales, finishes, least) \
+    const reducer name = { .input = F32,                     \
+                           .count = 2,                       \
+                           .types = { F32, F32 },            \
+                           .identity = scaled_identity,      \
+                           .accumulate = accumulates,        \
+                           .merge = scaled_merge,            \
+                           .over_lanes = scaled_over_lanes,  \
+                           .rescale = rescales,              \
+                           .finish = finishes,               \
+                           .fold.identity = least }
+
 /* Euclidean norm: (p, sum of (x/p)^2), p a power of two not far from the largest |x| so far */
 
 static const double SCALE_MIN = 0x1p-126, SCALE_MAX = 0x1p126; // both have a reciprocal
@@ -194,16 +206,7 @@ static val norm_finish(const reducer *r, const val *state, const reduce_values *
     return mul(sqrt(state[1]), state[0]);
 }
 
-const reducer reduce_norm = { .input = F32,
-                              .count = 2,
-                              .types = { F32, F32 },
-                              .identity = scaled_identity,
-                              .accumulate = norm_accumulate,
-                              .merge = scaled_merge,
-                              .over_lanes = scaled_over_lanes,
-                              .rescale = rescaled_squares,
-                              .finish = norm_finish,
-                              .fold.identity = SCALE_MIN };
+SCALED(reduce_norm, norm_accumulate, rescaled_squares, norm_finish, SCALE_MIN);
 
 /* log(sum(exp(x))): (maximum, sum of exp(x - maximum)); where the maximum is infinite, of exp(x) */
 
@@ -249,13 +252,4 @@ static val exponential_finish(const reducer *r, const val *state, const reduce_v
     return add(anchor_of(state[0]), log_f32(state[1]));
 }
 
-const reducer reduce_logsumexp = { .input = F32,
-                                   .count = 2,
-                                   .types = { F32, F32 },
-                                   .identity = scaled_identity,
-                                   .accumulate = exponential_accumulate,
-                                   .merge = scaled_merge,
-                                   .over_lanes = scaled_over_lanes,
-                                   .rescale = rescaled_powers,
-                                   .finish = exponential_finish,
-                                   .fold.identity = -INFINITY };
+SCALED(reduce_logsumexp, exponential_accumulate, rescaled_powers, exponential_finish, -INFINITY);

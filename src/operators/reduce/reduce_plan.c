@@ -121,14 +121,6 @@ static ckl_status admit_naive(const void *desc, const ckl_device_info *device, c
     return CKL_OK;
 }
 
-static ckl_status launch_naive(const ckl_plan *plan, const void *args, ckl_stream stream)
-{
-    const reduce_ladder_config *c = plan->config;
-    const reduce_view *v = plan->desc;
-    reduce_params p = reduce_params_for(plan, args, 0);
-    return plan_launch(plan, 0, (plan_grid){ .x = ceil_div(v->rows, c->threads) }, &p, stream);
-}
-
 /* Of the steps that give a row a CTA. */
 static ckl_status admit_ladder(const void *desc, const ckl_device_info *device, const void *config)
 {
@@ -141,11 +133,16 @@ static ckl_status admit_ladder(const void *desc, const ckl_device_info *device, 
     return CKL_OK;
 }
 
-static ckl_status launch_ladder(const ckl_plan *plan, const void *args, ckl_stream stream)
+/* The last of the step's kernels takes rows that start anywhere. */
+static ckl_status launch_ladder(const ckl_plan *plan, const reduce_ladder_config *c, const void *args, int row_threads,
+                                int kernels, ckl_stream stream)
 {
     const reduce_view *v = plan->desc;
     reduce_params p = reduce_params_for(plan, args, 0);
-    return plan_launch(plan, 0, (plan_grid){ .x = v->rows }, &p, stream);
+    const bool even = PLAN_ALIGNED(REDUCE_ACCESS_BYTES, p.x) &&
+                      reduce_strides_divide(v->kept, v->kind.kept, REDUCE_ACCESS_BYTES / dtype_bytes(c->kind.dtype));
+    return plan_launch(plan, even ? 0 : kernels - 1, (plan_grid){ .x = ceil_div(v->rows, c->threads / row_threads) },
+                       &p, stream);
 }
 
 /* Elements one by one, by all threads of a CTA or, of naive, by one. */
@@ -183,24 +180,19 @@ static ckl_status admit_vectorized(const void *desc, const ckl_device_info *devi
     return admit_ladder(desc, device, config);
 }
 
-static ckl_status launch_vectorized(const ckl_plan *plan, const void *args, ckl_stream stream)
-{
-    const reduce_ladder_config *c = plan->config;
-    const reduce_view *v = plan->desc;
-    reduce_params p = reduce_params_for(plan, args, 0);
-    bool even = PLAN_ALIGNED(REDUCE_ACCESS_BYTES, p.x) &&
-                reduce_strides_divide(v->kept, v->kind.kept, REDUCE_ACCESS_BYTES / dtype_bytes(c->kind.dtype));
-    return plan_launch(plan, even ? 0 : 1, (plan_grid){ .x = v->rows }, &p, stream);
-}
-
 static const field ladder_fields[] = { REDUCE_KIND(FIELD_NESTED, (reduce_ladder_config, kind))
                                            REDUCE_LADDER_CONFIG(FIELD_ROW, reduce_ladder_config) };
 
-#define LADDER_STEP(step, about, chosen, row_threads, vec, admitted, launched, kernel_count)          \
+#define LADDER_STEP(step, about, chosen, row_threads, vec, admitted, kernel_count)                    \
     static plan_cost cost_##step(const void *desc, const ckl_device_info *device, const void *config) \
     {                                                                                                 \
         const reduce_ladder_config *c = config;                                                       \
         return cost_rows_of(desc, device, c, row_threads, vec);                                       \
+    }                                                                                                 \
+    static ckl_status launch_##step(const ckl_plan *plan, const void *args, ckl_stream stream)        \
+    {                                                                                                 \
+        const reduce_ladder_config *c = plan->config;                                                 \
+        return launch_ladder(plan, c, args, row_threads, kernel_count, stream);                       \
     }                                                                                                 \
     const implementation reduce_##step##_plans = { .name = #step,                                     \
                                                    .summary = "a step of the ladder: " about,         \
@@ -212,12 +204,11 @@ static const field ladder_fields[] = { REDUCE_KIND(FIELD_NESTED, (reduce_ladder_
                                                    .describe = reduce_##step,                         \
                                                    .kernels = kernel_count,                           \
                                                    .params = &reduce_param_list,                      \
-                                                   .launch = launched }
+                                                   .launch = launch_##step }
 
 LADDER_STEP(vectorized, "one CTA a row, 16 bytes a load, warp shuffles", choose_vectorized, c->threads,
-            REDUCE_ACCESS_BYTES / dtype_bytes(c->kind.dtype), admit_vectorized, launch_vectorized, 2);
-LADDER_STEP(shuffle, "one CTA a row, merged by warp shuffles", choose_ladder, c->threads, 1, admit_ladder,
-            launch_ladder, 1);
+            REDUCE_ACCESS_BYTES / dtype_bytes(c->kind.dtype), admit_vectorized, 2);
+LADDER_STEP(shuffle, "one CTA a row, merged by warp shuffles", choose_ladder, c->threads, 1, admit_ladder, 1);
 LADDER_STEP(improved, "one CTA a row, merged by a tree in shared memory", choose_ladder, c->threads, 1, admit_ladder,
-            launch_ladder, 1);
-LADDER_STEP(naive, "one thread a row", choose_ladder, 1, 1, admit_naive, launch_naive, 1);
+            1);
+LADDER_STEP(naive, "one thread a row", choose_ladder, 1, 1, admit_naive, 1);
