@@ -124,7 +124,8 @@ TEST(holes)
     }
     assert_true(beta > 30 && beta < 70);
     assert_fails(draw("n={hiden}", 0, &line), CKL_INTERNAL, "'{hiden}' is no kind of size");
-    assert_fails(draw("n=-1", 0, &line), CKL_INVALID, "none of 4000 draws of add is legal");
+    assert_fails(draw("n=-1", 0, &line), CKL_INVALID,
+                 "none of 4000 draws of add is legal and within the limits; the last: add: n=-1");
     assert_int_equal(line.length, 0);
 }
 
