@@ -173,18 +173,10 @@ static void append_given(const char *words, const char *given, text *line)
     text_printf(line, "%s", given);
 }
 
-static const char *any_pattern(const operator_test *test, uint64_t *r)
-{
-    int count = 0;
-    while (test->population[count])
-        count++;
-    return test->population[random_below(r, count)];
-}
-
 static ckl_status draw_line(const operator_test *test, const char *given, uint64_t *r, text *line)
 {
     text drawn = { 0 };
-    ckl_status status = fill_line(any_pattern(test, r), r, &drawn);
+    ckl_status status = fill_line(random_line(test->population, r), r, &drawn);
     text_printf(line, "%s ", test->op->name);
     append_given(text_data(&drawn), given ? given : "", line);
     text_free(&drawn);
