@@ -7,11 +7,12 @@
 #include "lab/population.h"
 #include "operators/line.h"
 
-static const char *count, *seed, *bytes;
+static const char *count, *seed, *bytes, *dtype;
 static const cli_option options[] = {
     { "--count", "N", &count, "lines of each operator; 20 if not given" },
     { "--seed", "S", &seed, "of the draw; 1 if not given. A longer sample begins with a shorter one" },
     { "--bytes", "B", &bytes, "of memory that a problem may take; 2^30 if not given" },
+    { "--dtype", "T", &dtype, "of all problems: dtype=T, of gemm a=T; tf32 is f32 with math=tf32" },
 };
 
 /* Draws again where a line was printed before; ends early if the population has hardly any more. */
@@ -37,16 +38,24 @@ static ckl_status print_sample(const operator_test *test, int64_t lines, populat
     return status;
 }
 
-/* The operator and the keys behind it at *at, which moves past them. */
-static ckl_status print_given(char **words, int *at, int64_t lines, population_sample sample)
+/* The key of an operator's type: gemm has a type for each of A, B and D, and those of B and D follow A's. */
+static void append_dtype(const operator_test *test, text *given)
 {
-    const operator_test *test;
+    const bool tf32 = strcmp(dtype, "tf32") == 0;
+    const char *key = fields_find(test->line->problem, "dtype") ? "dtype" : "a";
+    text_printf(given, " %s=%s%s", key, tf32 ? "f32" : dtype, tf32 ? " math=tf32" : "");
+}
+
+/* Words are the keys of all lines, up to one that is no key. */
+static ckl_status print_operator(const operator_test *test, char **words, int64_t lines, population_sample sample)
+{
     arena memory = { 0 };
     text given = { 0 }, line = { 0 };
     line_problem read;
-    TRY(case_operator(words[*at], &test));
-    while (words[++*at] && strchr(words[*at], '='))
-        text_printf(&given, " %s", words[*at]);
+    for (; *words && strchr(*words, '='); words++)
+        text_printf(&given, " %s", *words);
+    if (dtype)
+        append_dtype(test, &given);
     text_printf(&line, "%s%s", test->op->name, text_data(&given));
     sample.given = text_data(&given);
     ckl_status status = line_read(&memory, text_data(&line), &read); // a sentence for a key that is not known
@@ -66,10 +75,15 @@ static ckl_status draw(int argc, char **argv)
     TRY(cli_integer("--bytes", bytes, 1, INT64_MAX, &memory));
     const population_sample sample = { .seed = (uint64_t)drawn_by,
                                        .limits = { population_limits.flops, (double)memory } };
-    for (int i = 1; i < argc;)
-        TRY(print_given(argv, &i, lines, sample));
+    const operator_test *named;
+    for (int i = 1; i < argc;) {
+        TRY(case_operator(argv[i++], &named));
+        TRY(print_operator(named, argv + i, lines, sample));
+        while (argv[i] && strchr(argv[i], '='))
+            i++;
+    }
     for (const operator_test *const *test = operator_tests; *test && argc == 1; test++)
-        TRY(print_sample(*test, lines, sample));
+        TRY(print_operator(*test, argv + 1, lines, sample));
     return CKL_OK;
 }
 
@@ -86,4 +100,4 @@ CLI_COMMAND(
     "power of two. Lines are legal, of at most 2^43 useful operations, and the same on every machine. Keys behind\n"
     "an operator are those of all its lines.\n"
     "Example: ckl sample softmax --count 200 --seed 7 | ckl bench --suite - --json softmax.json\n"
-    "Example: ckl sample gemm a=e4m3 layout=tn");
+    "Example: ckl sample gemm layout=tn --dtype e4m3");

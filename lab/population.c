@@ -2,6 +2,7 @@
 #include "lab/population.h"
 
 #include <ctype.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -172,31 +173,30 @@ static void append_given(const char *words, const char *given, text *line)
     text_printf(line, "%s", given);
 }
 
-static const char *any_pattern(const operator_test *test, uint64_t *r)
-{
-    int count = 0;
-    while (test->population[count])
-        count++;
-    return test->population[random_below(r, count)];
-}
-
 static ckl_status draw_line(const operator_test *test, const char *given, uint64_t *r, text *line)
 {
     text drawn = { 0 };
-    ckl_status status = fill_line(any_pattern(test, r), r, &drawn);
+    ckl_status status = fill_line(random_line(test->population, r), r, &drawn);
     text_printf(line, "%s ", test->op->name);
     append_given(text_data(&drawn), given ? given : "", line);
     text_free(&drawn);
     return status;
 }
 
-/* Appends the line if it is legal, within the limits, and needs at least bytes_min. */
-static bool append_legal(const char *drawn, random_problem_limits limits, double bytes_min, text *line)
+/* The end of a sentence: why a draw is illegal, "" if it is not. */
+typedef struct reason {
+    char words[256];
+} reason;
+
+/* Appends the line if it is legal, within the limits, and needs at least bytes_min. Refused gets why it is illegal. */
+static bool append_legal(const char *drawn, random_problem_limits limits, double bytes_min, text *line, reason *refused)
 {
     test_case c;
     const random_problem_limits small = { .flops = limits.flops, .bytes = bytes_min };
-    bool legal = case_parse(drawn, &c) == CKL_OK && adapter_bytes(c.test, c.problem) > 0 &&
-                 random_problem_fits(&c, limits) && !random_problem_fits(&c, small);
+    bool parsed = case_parse(drawn, &c) == CKL_OK;
+    snprintf(refused->words, sizeof refused->words, "%s%s", parsed ? "" : "; the last: ", parsed ? "" : ckl_error());
+    bool legal = parsed && adapter_bytes(c.test, c.problem) > 0 && random_problem_fits(&c, limits) &&
+                 !random_problem_fits(&c, small);
     if (legal)
         case_print(&c, line);
     case_clear(&c);
@@ -216,16 +216,18 @@ ckl_status population_line(const operator_test *test, population_sample sample, 
     uint64_t r = random_at(stream_of(test, sample.seed), (uint64_t)number);
     random_problem_limits octave = sample.limits;
     octave.bytes /= (double)(1 << random_below(&r, OCTAVES));
+    reason refused = { "" };
     for (int i = 0; i < ATTEMPTS; i++) {
         bool any = i >= ATTEMPTS_OF_OCTAVE;
         text drawn = { 0 };
         ckl_status status = draw_line(test, sample.given, &r, &drawn);
-        bool legal = status == CKL_OK &&
-                     append_legal(text_data(&drawn), any ? sample.limits : octave, any ? 0 : octave.bytes / 2, line);
+        bool legal = status == CKL_OK && append_legal(text_data(&drawn), any ? sample.limits : octave,
+                                                      any ? 0 : octave.bytes / 2, line, &refused);
         text_free(&drawn);
         TRY(status);
         if (legal)
             return CKL_OK;
     }
-    FAIL(CKL_INVALID, "population: none of %d draws of %s is legal and within the limits", ATTEMPTS, test->op->name);
+    FAIL(CKL_INVALID, "population: none of %d draws of %s is legal and within the limits%s", ATTEMPTS, test->op->name,
+         refused.words);
 }

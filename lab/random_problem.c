@@ -167,12 +167,12 @@ static const operator_test *any_operator(uint64_t *r)
     return operator_tests[random_below(r, count)];
 }
 
-static const char *any_case(const operator_test *test, uint64_t *r)
+const char *random_line(const char *const *lines, uint64_t *r)
 {
     int count = 0;
-    while (test->cases[count])
+    while (lines[count])
         count++;
-    return test->cases[random_below(r, count)];
+    return lines[random_below(r, count)];
 }
 
 void random_problem(const operator_test *only, const ckl_device_info *device, uint64_t seed,
@@ -184,7 +184,7 @@ void random_problem(const operator_test *only, const ckl_device_info *device, ui
         text given = { 0 }, changed = { 0 };
         arena memory = { 0 };
         problem_line split;
-        text_printf(&given, "%s %s", test->op->name, any_case(test, &r));
+        text_printf(&given, "%s %s", test->op->name, random_line(test->cases, &r));
         if (problem_split(&memory, text_data(&given), &split) == CKL_OK)
             print_changed(test, &split, &r, &changed);
         bool good = suits(text_data(&changed), device, limits);

@@ -9,6 +9,9 @@ typedef struct random_problem_limits {
     double bytes; // of all operands
 } random_problem_limits;
 
+/* Any of the lines, each as likely; NULL is at their end. */
+const char *random_line(const char *const *lines, uint64_t *r);
+
 bool random_problem_fits(const test_case *c, random_problem_limits limits);
 
 /*

@@ -7,6 +7,7 @@
 #   --ahead T       so long at most before that, processes run the peers of convolutions and attention once: their libraries compile for
 #                   every new shape, half a second each, and the driver keeps that on disk (0)
 #   --bytes B       the largest problem (2^30)
+#   --dtype T       all problems have this type, as of `ckl sample`; files are OPERATOR-T.json
 #   --results DIR   for a file OPERATOR.json each (bench/results/sample), written every few seconds: whatever stops the run, what
 #                   was measured stays, and as much of each operator: their problems are taken in turn, lines are in random order
 #   --ckl PATH      build/ckl
@@ -17,10 +18,10 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-count=200 seed=1 seconds=3600 ahead=0 bytes=2^30 results=bench/results/sample ckl=build/ckl
+count=200 seed=1 seconds=3600 ahead=0 bytes=2^30 dtype='' results=bench/results/sample ckl=build/ckl
 while [[ ${1:-} == --* ]]; do
     case $1 in
-    --count | --seed | --seconds | --ahead | --bytes | --results | --ckl) declare "${1#--}=${2:?bench_sample: $1 needs a value}" ;;
+    --count | --seed | --seconds | --ahead | --bytes | --dtype | --results | --ckl) declare "${1#--}=${2:?bench_sample: $1 needs a value}" ;;
     *)
         echo "bench_sample: unknown option $1" >&2
         exit 2
@@ -35,8 +36,9 @@ lines=$(mktemp -d)
 trap 'rm -r "$lines"' EXIT
 suites=
 for operator in "${operators[@]}"; do
-    "$ckl" sample "$operator" --count "$count" --seed "$seed" --bytes "$bytes" >"$lines/$operator.txt"
-    suites+=${suites:+,}$lines/$operator.txt
+    file=$lines/$operator${dtype:+-$dtype}.txt
+    "$ckl" sample "$operator" --count "$count" --seed "$seed" --bytes "$bytes" ${dtype:+--dtype "$dtype"} >"$file"
+    suites+=${suites:+,}$file
 done
 
 run_peers_ahead() { # in a process for each core but two; a row of each operator in turn

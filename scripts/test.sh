@@ -208,6 +208,9 @@ sampled() { # lines of a sample are a suite, on standard input too; each comes o
     "$build/ckl" sample add reduce --count 1 | "$build/ckl" explain --suite - --device emulator:h200 >/dev/null || return 1
     [[ $("$build/ckl" sample add reduce --count 2 | "$build/ckl" explain --choice --suite - --device emulator:h200 |
         grep -cE '^(vector|rows|columns) ') -eq 4 ]] || return 1
+    [[ $("$build/ckl" sample gemm layout=tn softmax --dtype f32 --count 3 | grep -cE '^(gemm .* a=f32.* layout=tn|softmax )') -eq 6 &&
+        $("$build/ckl" sample gemm conv --dtype tf32 --count 3 | grep -cE '^(gemm .* a|conv dtype)=f32 math=tf32') -eq 6 ]] || return 1
+    "$build/ckl" sample gemm a=f32 --dtype f16 && return 1 # one type is asked for
     "$build/ckl" sample add gemm rope --count 1 --bytes 2^14 | "$build/ckl" verify --suite - --device emulator:h200
 }
 
@@ -216,7 +219,7 @@ sampled_in_time() { # one process measures the problems of all operators and kno
     folder=$(mktemp -d)
     cat >"$folder/ckl" <<'END'
 #!/bin/bash
-[[ $1 == sample ]] && echo "$2 n=$4" && exit
+[[ $1 == sample ]] && echo "$2 n=$4${10:+ dtype=${10}}" && exit
 echo "$*" >"${@: -1}said"
 files=${3//,/ }
 cat $files >"${@: -1}lines"
@@ -227,6 +230,8 @@ END
     [[ $? -eq 1 && $(<"$folder/new/lines") == $'add n=7\nrope n=7' ]] &&
         [[ $(<"$folder/new/said") == "bench --suite "*"/add.txt,"*"/rope.txt --seconds 0.025 --within 2 --json $folder/new/" ]]
     status=$?
+    scripts/bench_sample.sh --ckl "$folder/ckl" --count 7 --dtype f16 --results "$folder/typed" add
+    [[ $(<"$folder/typed/lines") == "add n=7 dtype=f16" && $(<"$folder/typed/said") == "bench --suite "*"/add-f16.txt "* ]] || status=1
     rm -r "$folder"
     return $status
 }

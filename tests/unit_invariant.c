@@ -6,11 +6,9 @@
 #include "base/math.h"
 #include "base/random.h"
 #include "cutekernellib/cutekernellib.h"
+#include "emulated_device.h"
 
 enum { M_MOST = 300, RESULT_BYTES = 4 };
-
-static const char *name = "emulator:h200";
-static ckl_device *device;
 
 /* A problem, and what makes numbers near 1 of random bits. */
 typedef struct invariant_case {
@@ -82,19 +80,8 @@ TEST(rows)
     }
 }
 
-static int open_device(void **state)
-{
-    return ckl_device_open(name, &device) != CKL_OK;
-}
-
-static int close_device(void **state)
-{
-    ckl_device_close(device);
-    return 0;
-}
-
 int main(int argc, char **argv)
 {
-    name = argc > 1 ? argv[1] : name;
+    device_name = argc > 1 ? argv[1] : device_name;
     return run_enlisted(open_device, close_device);
 }

@@ -1,21 +1,8 @@
 /* unit_later.c - kernels for sm_90, without what Hopper has alone, are taken by ptxas for it and for later GPUs. */
 #include "unit.h"
-#include "cutekernellib/device.h"
+#include "emulated_device.h"
 #include "lab/assemble.h"
 #include "lab/case.h"
-
-static ckl_device *gpu; // with TMA, without wgmma
-
-static int open_device(void **state)
-{
-    return ckl_device_open("emulator:b200", &gpu) != CKL_OK;
-}
-
-static int close_device(void **state)
-{
-    ckl_device_close(gpu);
-    return 0;
-}
 
 /* The PTX of the kernel that is chosen for a problem there. */
 static void print_kernel(const char *line, const char *implementation_name, text *ptx)
@@ -25,7 +12,7 @@ static void print_kernel(const char *line, const char *implementation_name, text
     const implementation *impl;
     void *config;
     ir_kernel *kernel;
-    const ckl_device_info *info = ckl_device_properties(gpu);
+    const ckl_device_info *info = ckl_device_properties(device);
     assert_ok(case_parse(line, &c));
     assert_ok(plan_choose(info, c.test->op, c.problem, NULL, &memory, &impl, &config));
     assert_string_equal(impl->name, implementation_name);
@@ -68,4 +55,8 @@ TEST(architectures)
     }
 }
 
-RUN_TESTS(open_device, close_device)
+int main(void)
+{
+    device_name = "emulator:b200"; // with TMA, without wgmma
+    return run_enlisted(open_device, close_device);
+}
