@@ -35,6 +35,8 @@ CPU, CUDA = 1, 2  # DLPack's types of devices
 _path = os.environ.get("CKL_LIBRARY") or pathlib.Path(__file__).parent / "libcutekernellib.so"
 if not pathlib.Path(_path).is_file():
     raise ImportError(f"there is no {_path}: `pip install .` brings the library, CKL_LIBRARY names that of a build")
+if pathlib.Path(_path).suffix != ".so":
+    raise ImportError(f"CKL_LIBRARY={_path} does not end in .so: tvm_ffi loads by that, so name the link libcutekernellib.so")
 module = tvm_ffi.load_module(str(_path))
 
 

@@ -249,10 +249,15 @@ class Errors(unittest.TestCase):
         self.fails(ValueError, "attention: q", ckl.attention, half, half, half[:, :, :2])
 
     def test_there_is_no_library(self):
-        environment = {**os.environ, "CKL_LIBRARY": "/nowhere/libcutekernellib.so"}
+        wrong = {
+            "/nowhere/libcutekernellib.so": "there is no /nowhere/libcutekernellib.so: `pip install .` brings the library",
+            __file__: f"CKL_LIBRARY={__file__} does not end in .so",
+        }
         command = [sys.executable, "-c", "import cutekernellib"]
-        said = subprocess.run(command, capture_output=True, text=True, check=False, env=environment).stderr
-        self.assertIn("ImportError: there is no /nowhere/libcutekernellib.so: `pip install .` brings the library", said)
+        for path, sentence in wrong.items():
+            environment = {**os.environ, "CKL_LIBRARY": path}
+            said = subprocess.run(command, capture_output=True, text=True, check=False, env=environment).stderr
+            self.assertIn(f"ImportError: {sentence}", said)
 
 
 class Types(unittest.TestCase):
