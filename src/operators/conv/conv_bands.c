@@ -2,10 +2,10 @@
  * conv_bands.c - depthwise convolution of planes by tensor cores: forward, and the gradient of data of stride 1, which
  * is the forward problem of dy with the filters turned round.
  *
- * A CTA copies one channel's planes of some images to shared memory, with zeros round them. 16 columns of
- * 16 rows of x are A of an mma.sync. B has a row of the filter as a band: column n of 8 has it from place n on, so
- * that the product is what the row adds to 8 columns of 16 rows of y. All windows have the same bands, which stay in
- * registers. y goes through shared memory, so that neighbours store whole lines.
+ * A CTA copies one channel's planes of some images to shared memory, with zeros round them. 16 columns of 16 rows of
+ * x are A of an mma.sync. B has a row of the filter as a band: column n of 8 has it from place n on, so that the
+ * product is what the row adds to 8 columns of 16 rows of y. All windows have the same bands, which stay in registers.
+ * y goes through shared memory, so that neighbours store whole lines.
  *
  * The zeros beside the filter make NaN of an infinity that y does not see. So where a sum is no finite number it is
  * computed by the definition.
@@ -164,7 +164,7 @@ static val image_of(const bands *k, val row, val *h)
     return image;
 }
 
-/* The row of shared memory that row 0 of the filter sees from row `row`. */
+/* The row of shared memory that row 0 of the filter sees from row `row`, or from the last one. */
 static val x_row_under(const bands *k, val row)
 {
     val h, image = image_of(k, min(row, imm(k->cfg->images * k->cfg->high - 1)), &h);
@@ -229,18 +229,6 @@ static void add_taps(const bands *k, const pair_place *at, val x_row, tensor rPa
         }
 }
 
-/* Is one infinite or NaN? */
-static val is_doubtful(tensor rSum)
-{
-    enum { CHAINS = 4 }; // of multiply-adds that do not wait for each other
-    val zero[CHAINS];
-    for (int i = 0; i < CHAINS; i++)
-        zero[i] = immf(0);
-    for (int i = 0; i < static_size(rSum.layout); i++)
-        zero[i % CHAINS] = fma(at(rSum, i), immf(0), zero[i % CHAINS]);
-    return logical_not(eq(add(add(zero[0], zero[1]), add(zero[2], zero[3])), immf(0)));
-}
-
 /* An element of y: row `row` of the images, column `column` of it; is there one? */
 typedef struct element_place {
     val index, there;
@@ -281,7 +269,7 @@ static void stage_pair(const bands *k, val plane, val first, const pair_place *a
 
 static void stage_rows(const bands *k, val plane, val first, tensor rSum)
 {
-    IF(vote_any(is_doubtful(rSum)))
+    IF(vote_any(conv_is_doubtful(rSum)))
         UNROLL(b, k->size.blocks)
             for (int half = 0; half < 2; half++) {
                 const pair_place at = pair_at(k, b, half);

@@ -5,9 +5,10 @@
 #include "operators/conv/conv_bands.h"
 
 enum {
-    WIDE_MAX = 128, // columns of y: sums stay in registers
-    ROWS_MAX = 9,   // of a filter: their bands stay in registers
-    CTAS_MAX = 8,   // of an SM
+    WIDE_MAX = 128,  // columns of y: sums stay in registers
+    HIGH_MAX = 1000, // rows
+    ROWS_MAX = 9,    // of a filter: their bands stay in registers
+    CTAS_MAX = 8,    // of an SM
     WARPS_MAX = 8,
     EVEN = 2, // sums come in pairs
 };
@@ -26,7 +27,7 @@ conv_bands_shape conv_bands_shape_of(const conv_bands_config *c)
 
 /*
  * Copies are of as many columns as divide a row of x and leave windows where every tap sees its columns, and the first
- * block begins before the tile by whole pairs.
+ * block begins before y by whole pairs.
  */
 static void derive(const ckl_conv_desc *d, conv_bands_config *c)
 {
@@ -111,8 +112,9 @@ static ckl_status check_problem(const ckl_conv_desc *d)
     if (d->s > BANDS_COLUMNS_MAX || d->r > ROWS_MAX)
         FAIL(CKL_UNSUPPORTED, "conv bands: a filter of %" PRId64 "x%" PRId64 " is more than %d rows and %d columns",
              d->r, d->s, ROWS_MAX, BANDS_COLUMNS_MAX);
-    if (y.shape[3] > WIDE_MAX)
-        FAIL(CKL_UNSUPPORTED, "conv bands: rows of %" PRId64 " columns are more than %d", y.shape[3], WIDE_MAX);
+    if (y.shape[3] > WIDE_MAX || y.shape[2] > HIGH_MAX)
+        FAIL(CKL_UNSUPPORTED, "conv bands: planes of %" PRId64 "x%" PRId64 " are more than %d rows of %d columns",
+             y.shape[2], y.shape[3], HIGH_MAX, WIDE_MAX);
     if (forward.pad_top < 0 || forward.pad_bottom < 0 || forward.pad_left < 0 || forward.pad_right < 0)
         FAIL(CKL_UNSUPPORTED, "conv bands: dx has places of dy alone that a filter sees as a whole");
     return conv_check_dense("bands", d);

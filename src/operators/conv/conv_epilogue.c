@@ -130,6 +130,17 @@ packed conv_or_zeros(packed x, val inside)
     return x;
 }
 
+val conv_is_doubtful(tensor rSum)
+{
+    enum { CHAINS = 4 }; // of multiply-adds that do not wait for each other
+    val zero[CHAINS];
+    for (int i = 0; i < CHAINS; i++)
+        zero[i] = immf(0);
+    for (int i = 0; i < static_size(rSum.layout); i++)
+        zero[i % CHAINS] = fma(at(rSum, i), immf(0), zero[i % CHAINS]);
+    return logical_not(eq(add(add(zero[0], zero[1]), add(zero[2], zero[3])), immf(0)));
+}
+
 conv_channels conv_load_channels(const conv_form *form, const conv_values *p, val channel, int count)
 {
     conv_channels c = { .rBias = fragment(form->out, compact(leaf(count))) };

@@ -33,6 +33,9 @@ int conv_tap_of(int j, int q, int taps, int step, int dilation);
 /* What was loaded, or zeros. */
 packed conv_or_zeros(packed x, val inside);
 
+/* Is a sum infinite or NaN? A zero of a band may have made it so. */
+val conv_is_doubtful(tensor rSum);
+
 /* Finishes a sum and stores it as element `index` of `to`. channel: among those of all groups. */
 void conv_store(const conv_form *form, const conv_values *params, val to, val index, val channel, val sum);
 

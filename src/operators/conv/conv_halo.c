@@ -333,20 +333,6 @@ static void add_taps(const halo_kernel *k, const band_role *w, val stage, int p,
         }
 }
 
-/* Is a sum infinite or NaN? A zero of a band may have made it so. */
-static val is_doubtful(const halo_kernel *k, const band_role *w)
-{
-    enum { CHAINS = 4 }; // of multiply-adds that do not wait for each other
-    val zero[CHAINS];
-    for (int i = 0; i < CHAINS; i++)
-        zero[i] = immf(0);
-    for (int p = 0; p < PLACES; p++)
-        for (int i = 0; i < VECTOR; i++)
-            for (int q = 0; q < rows_of(k->cfg); q++)
-                zero[i % CHAINS] = fma(at(w->rSum, p, i, q), immf(0), zero[i % CHAINS]);
-    return logical_not(eq(add(add(zero[0], zero[1]), add(zero[2], zero[3])), immf(0)));
-}
-
 /* Channels of a pixel to the buffer of y: 16 bytes of a warp alone are slow to store, 5 cycles each of an SM. */
 static void stage_pixel(const halo_kernel *k, const band_role *w, const conv_channels *channels, val channel, val index,
                         val to, int p, int q)
@@ -409,7 +395,7 @@ static void multiply(const halo_kernel *k, tiles_ahead *ahead)
         pipeline_wait_full(&k->ring, &stage);
         UNROLL(i, (rows_of(c) - 1) * c->step_h + c->rows)
             add_row(k, &w, stage.stage, i);
-        IF(vote_any(is_doubtful(k, &w)))
+        IF(vote_any(conv_is_doubtful(w.rSum)))
             for (int p = 0; p < PLACES; p++)
                 UNROLL(q, rows_of(c))
                     add_taps(k, &w, stage.stage, p, q);
