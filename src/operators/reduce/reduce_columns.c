@@ -98,12 +98,11 @@ static void find_place(columns_kernel *k)
     const reduce_columns_config *cfg = k->cfg;
     int last = cfg->kind.kept - 1, width = reduce_columns_width(cfg, k->ragged);
     k->columns = k->p.kept_extent[last];
-    const val tiles = convert(U32, div(add(k->columns, imm(width - 1)), imm(width))), strip = div(cta_x(), tiles);
-    const val stretch = cfg->split > 1 ? div(strip, imm(cfg->split)) : strip;
-    const val tile = convert(I64, sub(cta_x(), mul(strip, tiles))), first = mul(tile, imm(width));
-    k->stretch = convert(I64, stretch);
-    k->tile = add(mul(k->stretch, convert(I64, tiles)), tile);
-    k->rank = convert(I64, sub(strip, mul(stretch, imm(cfg->split))));
+    val tiles = div(add(k->columns, imm(width - 1)), imm(width)), cta = convert(I64, cta_x());
+    val tile = rem(cta, tiles), first = mul(tile, imm(width));
+    k->stretch = div(cta, mul(tiles, imm(cfg->split)));
+    k->tile = add(mul(k->stretch, tiles), tile);
+    k->rank = rem(div(cta, tiles), imm(cfg->split));
     k->lane = thread_at(thread(), 0, cfg->lanes, cfg->threads / cfg->lanes);
     tensor cX = coordinates_of_thread(k, first);
     k->owned = k->column = coordinate(cX, 0, 0);
