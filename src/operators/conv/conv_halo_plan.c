@@ -138,8 +138,8 @@ static plan_cost cost_halo(const void *desc, const ckl_device_info *device, cons
 {
     enum { SECTOR = 32, CUT = 3 }; // 120 channels of 8 images of 200x200: 106 us
     const double ROW = 2.4, BYTES = 42, WARP = 0.25, ISSUED = 1.8, ALONE = 1.06, START = 2.9, FILTER = 0.022,
-                 HERTZ = 1.7e9, READ = 4.2e6, WRITTEN = 3.4e6, WHOLE = 1.15, // bytes a us; of whole pixels
-        NARROW = 1.05, FEW = 1.03, SEVERAL = 0.1;
+                 HERTZ = 1.7e9, READ = 4.2e6, WRITTEN = 3.4e6, WHOLE = 1.15; // bytes a us; of whole pixels
+    const double NARROW = 1.05, FEW = 1.03, SEVERAL = 0.1;
     const ckl_conv_desc *d = desc;
     const conv_halo_config *c = config;
     const conv_halo_shape s = conv_halo_shape_of(c);
