@@ -1,4 +1,4 @@
-/* conv_bands.h - a filter a channel in planes by tensor cores: what the kernel and its host side derive from a config. */
+/* conv_bands.h - a filter a channel in planes by tensor cores: its config, and what both sides derive from that. */
 #pragma once
 
 #include "base/math.h"

@@ -1,4 +1,4 @@
-/* conv_bands_plan.c - the host side of a filter a channel in planes by tensor cores: problems, configs, cost, launch. */
+/* conv_bands_plan.c - the host side of a filter a channel in planes by tensor cores: problems, costs, launches. */
 #include <math.h>
 
 #include "base/math.h"
@@ -67,8 +67,8 @@ static int ctas_of(const conv_bands_config *c, const ckl_device_info *device)
 }
 
 /*
- * Images of ROWS rows, or fewer where planes are few: two of 56x56, four of 28x28, eight of 14x14 and 16 of 7x7 take 19.2,
- * 12.2, 10.6 and 8.9 us, twice as many 1.15 to 1.35 times that.
+ * Images of ROWS rows, or fewer where planes are few: two of 56x56, four of 28x28, eight of 14x14 and 16 of 7x7 take
+ * 19.2, 12.2, 10.6 and 8.9 us, twice as many 1.15 to 1.35 times that.
  */
 static bool candidate_bands(const void *desc, const ckl_device_info *device, int i, void *config)
 {

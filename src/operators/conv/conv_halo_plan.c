@@ -132,14 +132,14 @@ static double instructions_of(const conv_halo_config *c)
  * box, each row of which takes some cycles, as do its bytes from L2. Pieces of lines keep L2 busy: 384 channels of 8
  * images of 256x256 take 257 us, 32 of 16 of 640x640 223, 96 of 32 of 112x112 by stride 2 28.8.
  * One window a row takes longer (96 of 56x56 under 7x7 22.3 us, 21.1 by two), and so do several images a tile (1152 of
- * 7x7 under 5x5 9.8, 8.2 by `sliding`).
+ * 7x7 under 5x5 9.8, 8.2 by `sliding`) and filters of few columns (144 of 56x56 under 3x3 22.0).
  */
 static plan_cost cost_halo(const void *desc, const ckl_device_info *device, const void *config)
 {
     enum { SECTOR = 32, CUT = 3 }; // 120 channels of 8 images of 200x200: 106 us
     const double ROW = 2.4, BYTES = 42, WARP = 0.25, ISSUED = 1.8, ALONE = 1.06, START = 2.9, FILTER = 0.022,
-                 HERTZ = 1.7e9, READ = 4.2e6, WRITTEN = 3.4e6, WHOLE = 1.15, // bytes a us; of whole pixels
-        NARROW = 1.05, SEVERAL = 0.1;
+                 HERTZ = 1.7e9, READ = 4.2e6, WRITTEN = 3.4e6, WHOLE = 1.15; // bytes a us; of whole pixels
+    const double NARROW = 1.05, FEW = 1.03, SEVERAL = 0.1;
     const ckl_conv_desc *d = desc;
     const conv_halo_config *c = config;
     const conv_halo_shape s = conv_halo_shape_of(c);
@@ -159,7 +159,8 @@ static plan_cost cost_halo(const void *desc, const ckl_device_info *device, cons
                            : s.channels < d->k ? 1
                                                : 1 / WHOLE);
     const double filters = turns < 1 ? FILTER * c->rows * c->columns : 0; // which nothing hides
-    const double narrow = c->wide == 1 && c->images == 1 && c->step_w == 1 ? NARROW : 1,
+    const double narrow =
+                     c->step_w == 1 ? (c->wide == 1 && c->images == 1 ? NARROW : 1) * (c->columns <= 3 ? FEW : 1) : 1,
                  several = c->images > 1 ? SEVERAL : 0;
     return (plan_cost){ START + filters + several + narrow * fmax(us, memory) + fmin(us, memory) / 8,
                         issue > load ? "multiply-adds" : "loads" };
