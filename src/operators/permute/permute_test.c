@@ -147,7 +147,7 @@ static const test_reject rejects[] = {
     { "shape=8x4x33 order=1,0,2 impl=gather config='cut=1 bytes=16 steps=1 rank=2'", CKL_INVALID,
       "permute gather: block=1 rank=2 do not fit" },
     { "shape=300x65 order=1,0 impl=narrow", CKL_UNSUPPORTED,
-      "permute narrow: there is no side of up to 16 columns or 64 rows without gaps" },
+      "permute narrow: there is no side of up to 32 columns or 64 rows without gaps" },
     { "shape=4x4 order=0,1 impl=sm90", CKL_UNSUPPORTED,
       "permute sm90: there are not two modes, one contiguous in x and the other in y" },
     { NULL, CKL_OK, NULL },

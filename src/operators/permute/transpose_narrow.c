@@ -276,7 +276,7 @@ static void transpose_narrow(const void *config, int kernel)
 /* Choice, limits and launch */
 
 enum {
-    COLS_MAX = 16,    // of x where its rows are short: longer ones fill tiles of the kernel sm80
+    COLS_MAX = 32,    // of x where its rows are short: longer ones fill tiles of the kernel sm80
     ROWS_MAX = 64,    // of x where rows of y are short: that kernel would write them a few words at a time
     LONG_MIN = 256,   // of the long side: below, CTAs would have little to do
     ALONG_MAX = 4096, // of a tile

@@ -88,6 +88,8 @@ static const char *const cases[] = {
     "rows=3003 cols=3 dtype=u8 impl=narrow config='tile_r=2048'",
     "rows=1700 cols=3 impl=narrow config='tile_r=512'",
     "rows=1001 cols=16 dtype=f16 batch=2 misalign=1 impl=narrow # padded lines",
+    "rows=701 cols=24 dtype=bf16 batch=2 misalign=1 impl=narrow config='tile_r=256 padded=1'",
+    "rows=523 cols=32 dtype=u8 misalign=3 impl=narrow   # the most columns",
     "rows=1301 cols=8 dtype=u8 impl=narrow config='tile_r=2048 padded=1' # several words of a thread",
     "rows=777 cols=4 dtype=f64 impl=narrow config='padded=1'",
     "rows=16 cols=1001 dtype=u8 batch=2 impl=narrow config='tile_c=1024' # short rows of y of whole words",
