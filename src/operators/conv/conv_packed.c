@@ -140,14 +140,6 @@ void conv_packed(const void *config, int kernel)
         conv_pack(form->out, c->nchw, false, kernel == CONV_PACKED_OUT);
 }
 
-/* What kernels move by 16 bytes, operands or copies of them. */
-static ckl_status check_aligned(const ckl_conv_args *a)
-{
-    if (!PLAN_ALIGNED(16, a->x, a->w, a->y, a->residual, a->dx, a->dy))
-        FAIL(CKL_INVALID, "conv packed: a pointer is not aligned to 16 bytes; impl=sm80 takes any");
-    return CKL_OK;
-}
-
 static ckl_status launch_packed(const ckl_plan *plan, const void *args, ckl_stream stream)
 {
     const ckl_conv_desc *d = plan->desc;
@@ -166,7 +158,8 @@ static ckl_status launch_packed(const ckl_plan *plan, const void *args, ckl_stre
     void **to = data ? &a.dx : &a.y, *result = *to;
     if (p->copied[out])
         *to = workspace;
-    TRY(check_aligned(&a));
+    if (!PLAN_ALIGNED(16, a.x, a.w, a.y, a.residual, a.dx, a.dy)) // operands or copies of them
+        FAIL(CKL_INVALID, "conv packed: a pointer is not aligned to 16 bytes; impl=sm80 takes any");
     TRY(conv_sm90_launch(plan, &c->conv, &p->inner.desc, &a, p->at, stream));
     return p->copied[out] ? conv_packed_copy(plan, CONV_PACKED_OUT, p, out, result, *to, stream) : CKL_OK;
 }
@@ -206,16 +199,15 @@ static bool stores_products(const ckl_conv_desc *d, const conv_packed_weight_con
 
 static bool candidate_packed_weight(const void *desc, const ckl_device_info *device, int i, void *config)
 {
-    static const conv_packed_way ways[] = { CONV_PLAIN, CONV_FOLDED, CONV_PATCHES_X, CONV_PATCHES_Y };
     const conv_prepared *p = desc;
     conv_packed_weight_config *c = config;
     c->nchw = p->desc.layout == CKL_IMAGE_NCHW;
-    for (int way = 0; way < COUNT_OF(ways); way++) {
-        const conv_sm90_problem *inner = &p->packed[ways[way]].inner;
-        const int count = p->can[ways[way]] ? conv_weight_candidates(inner) : 0;
+    for (conv_packed_way way = CONV_PLAIN; way < CONV_WAYS; way++) {
+        const conv_sm90_problem *inner = &p->packed[way].inner;
+        const int count = p->can[way] ? conv_weight_candidates(inner) : 0;
         if (i < count) {
-            c->fold = ways[way] == CONV_FOLDED;
-            c->patches = ways[way] > CONV_FOLDED ? (choice)(ways[way] - CONV_FOLDED) : 0;
+            c->fold = way == CONV_FOLDED;
+            c->patches = conv_has_patches(way) ? (choice)(way - CONV_FOLDED) : 0;
             return conv_weight_candidate(inner, device, i, stores_products(&p->desc, c) ? 1 : 2, &c->conv);
         }
         i -= count;
@@ -223,13 +215,10 @@ static bool candidate_packed_weight(const void *desc, const ckl_device_info *dev
     return false;
 }
 
-/* Bytes that both operands of the products have. */
-static double bytes_read(const conv_packed_problem *p)
+/* Bytes of an operand of the products. */
+static double bytes_of(const conv_tensor *t)
 {
-    double bytes = 0;
-    for (int i = CONV_X; i <= CONV_Y; i += CONV_Y - CONV_X)
-        bytes += 2 * (double)p->at[i].shape[0] * (double)p->at[i].stride[0];
-    return bytes;
+    return 2 * (double)t->shape[0] * (double)t->stride[0];
 }
 
 /*
@@ -243,7 +232,7 @@ static plan_cost cost_packed_weight(const void *desc, const ckl_device_info *dev
     const conv_packed_weight_config *c = config;
     const conv_packed_problem *p = packed_weight_of(desc, c);
     plan_cost cost = conv_weight_cost(&p->inner, device, &c->conv);
-    const double memory = bytes_read(p) / MEMORY;
+    const double memory = (bytes_of(&p->at[CONV_X]) + bytes_of(&p->at[CONV_Y])) / MEMORY;
     cost.us *= c->fold && c->conv.tile_n == 128 && p->inner.out <= CONV_SM90_ROWS / 2 ? FOLDED : 1;
     cost.us = fmax(cost.us, memory) + BESIDE * fmin(cost.us, memory) + p->copies_us + (c->conv.slices == 1 ? ALONE : 0);
     return cost;
