@@ -55,7 +55,7 @@ ckl_dtype gemm_result_type(const ckl_gemm_desc *d)
 static bool has_epilogue(const ckl_gemm_desc *d)
 {
     return d->c || d->bias || d->scale_a || d->scale_b || d->scale_d || d->device_scalars || d->preactivation ||
-           d->gated || d->activation != CKL_ACTIVATION_IDENTITY || d->epilogue;
+           d->gated || d->activation != CKL_ACTIVATION_IDENTITY || d->weighted || d->epilogue;
 }
 
 static ckl_status check_epilogue(ckl_gemm_desc *d)
@@ -155,8 +155,6 @@ static ckl_status check_lists(const ckl_gemm_desc *d)
         FAIL(CKL_INVALID, "gemm: scatter=%" PRId64 " is smaller than m=%" PRId64, d->scatter, d->m);
     if (d->pointers && (listed || d->groups))
         FAIL(CKL_INVALID, "gemm: pointers=1 goes without groups, gather and scatter");
-    if (d->weighted && d->d == CKL_I32)
-        FAIL(CKL_INVALID, "gemm: d=i32 is the sums of i8 as they are, without an epilogue");
     return CKL_OK;
 }
 
@@ -415,24 +413,14 @@ static ckl_status check_args(const void *desc, const void *args)
 
 static const field desc_fields[] = { GEMM_DESC(FIELD_ROW, ckl_gemm_desc) };
 static const desc_member members[] = { DESC_MEMBER(ckl_gemm_desc, ckl_dtype, c), { 0 } };
-static const implementation *const implementations[] = { &gemm_weights_implementation,
-                                                         &gemm_outer_implementation,
-                                                         &gemm_splitk_implementation,
-                                                         &gemm_unaligned_implementation,
-                                                         &gemm_gemv_implementation,
-                                                         &gemm_sm90_implementation,
-                                                         &gemm_pitched_implementation,
-                                                         &gemm_f32x3_implementation,
-                                                         &gemm_specialised_implementation,
-                                                         &gemm_tma_implementation,
-                                                         &gemm_wgmma_implementation,
-                                                         &gemm_fma_implementation,
-                                                         &gemm_tma_mma_implementation,
-                                                         &gemm_tiled_implementation,
-                                                         &gemm_mma_implementation,
-                                                         &gemm_blocked_implementation,
-                                                         &gemm_naive_implementation,
-                                                         NULL };
+static const implementation *const implementations[] = {
+    &gemm_weights_implementation,   &gemm_outer_implementation, &gemm_splitk_implementation,
+    &gemm_unaligned_implementation, &gemm_gemv_implementation,  &gemm_sm90_implementation,
+    &gemm_pitched_implementation,   &gemm_f32x3_implementation, &gemm_specialised_implementation,
+    &gemm_tma_implementation,       &gemm_wgmma_implementation, &gemm_fma_implementation,
+    &gemm_tma_mma_implementation,   &gemm_tiled_implementation, &gemm_mma_implementation,
+    &gemm_blocked_implementation,   &gemm_naive_implementation, NULL
+};
 
 OPERATOR(gemm, gemm, "D = activation(alpha*A*B + beta*C + bias)", .check_args = check_args, .members = members,
          .numbers = "alpha beta", .before = &gemm_offsets_step, .after = &gemm_bias_gradient_step,

@@ -236,7 +236,7 @@ static ckl_status admit_tile(const gemm_fma_config *c)
              c->block_n, quad, c->epilogue.gated ? ", and even of gated products" : "");
     if (c->groups_k < 1 || c->groups_k > 8)
         FAIL(CKL_INVALID, "gemm fma: groups_k=%d is not in 1..8", c->groups_k);
-    if (c->lanes_m < 2 || c->lanes_m > WARP / 2 || c->lanes_m & (c->lanes_m - 1))
+    if (c->lanes_m < 2 || c->lanes_m > WARP / 2 || !is_power_of_two(c->lanes_m))
         FAIL(CKL_INVALID, "gemm fma: lanes_m=%d is no power of two in 2..%d", c->lanes_m, WARP / 2);
     if (c->tile_m < 1 || c->tile_n < 1 || c->tile_m % (c->block_m * c->lanes_m) ||
         c->tile_n % (c->block_n * (WARP / c->lanes_m)))

@@ -125,34 +125,46 @@ static void store_vector(val address, val ld, val row, val col, int vec, const v
     vector_store(&at, vec, elements, gmem_tensor(address, F32, compact(leaf(1))));
 }
 
+/* What a thread has of the rows that it finishes: C and X, where they are read, and the sums of one row. */
+typedef struct row_sources {
+    tensor rC, rX; // (VEC,VECTORS,ROWS)
+    val sums[GEMM_FMA_BLOCK_MAX / QUAD];
+} row_sources;
+
+/* Element j of row r of these. */
+static gemm_element element_of(const gemm_fma_config *cfg, const row_sources *from, int columns, int j, int r)
+{
+    const int vec = cfg->whole ? QUAD : 1;
+    gemm_element in = { .product = from->sums[j], .inside = yes() };
+    if (cfg->epilogue.c)
+        in.c = at(from->rC, j % vec, j / vec, r);
+    if (gemm_is_backward(cfg->epilogue.activation))
+        in.x = at(from->rX, j % vec, j / vec, r);
+    if (cfg->epilogue.gated)
+        in.up = from->sums[j + columns];
+    return in;
+}
+
 /* Finishes some rows of this thread's block, from row i on, and stores them. */
 static void store_rows(const gemm_fma_config *cfg, const gemm_values *p, gemm_scalars s, const block_place *b,
                        some_rows rows, tensor acc, int i)
 {
     const gemm_epilogue e = cfg->epilogue;
     const int vec = cfg->whole ? QUAD : 1;
-    const bool backward = gemm_is_backward(e.activation);
-    tensor rC = { 0 }, rX = { 0 };
+    row_sources from = { 0 };
     if (e.c)
-        rC = load_rows(cfg, p, p->c, p->ldc, ne(s.beta, immf(0)), b, rows);
-    if (backward)
-        rX = load_rows(cfg, p, p->x, p->ldx, yes(), b, rows);
+        from.rC = load_rows(cfg, p, p->c, p->ldc, ne(s.beta, immf(0)), b, rows);
+    if (gemm_is_backward(e.activation))
+        from.rX = load_rows(cfg, p, p->x, p->ldx, yes(), b, rows);
     for (int r = 0; r < rows.count && describing(); r++) {
-        val sums[GEMM_FMA_BLOCK_MAX / QUAD], d[QUAD], x[QUAD];
-        take_sums(cfg, b->sSums, acc, i + r, sums);
+        take_sums(cfg, b->sSums, acc, i + r, from.sums);
         for (int j = 0; j < b->columns; j += vec) {
-            val row = add(rows.first, imm64(r + rows_to(cfg, j)));
+            val row = add(rows.first, imm64(r + rows_to(cfg, j))), d[QUAD], x[QUAD];
             const int distance = columns_to(cfg, b, j);
             IF(logical_and(lt(row, p->m), gt(b->left, imm(distance)))) {
                 val col = add(b->col, imm64(distance)), row_D = gemm_row_of_D(e, p, row);
                 for (int q = 0; q < vec; q++) {
-                    gemm_element in = { .product = sums[j + q], .inside = yes() };
-                    if (e.c)
-                        in.c = at(rC, q, j / vec, r);
-                    if (backward)
-                        in.x = at(rX, q, j / vec, r);
-                    if (e.gated)
-                        in.up = sums[j + q + b->columns];
+                    const gemm_element in = element_of(cfg, &from, b->columns, j + q, r);
                     const gemm_finished out = gemm_finish_at(e, s, p, row, add(col, imm64(q)), in);
                     d[q] = out.d;
                     x[q] = out.x;

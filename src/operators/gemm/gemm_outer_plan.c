@@ -54,9 +54,8 @@ static plan_cost cost_outer(const void *desc, const ckl_device_info *device, con
 
 /*
  * A thread has 8 rows and at least 4 columns of them, fewer where SMs or warps would be left without work, or where C
- * fills the registers. 5120x879x8 in f32 takes 7.9 us, 13.5 by sm90. Of aligned rows
- * and D in 16 bits only a narrow one is its: 65536x64x8 takes 7.5, 20.6 by sm90, 128x65536x8 9.5, 11.0; but 8192x1024x8
- * 9.6, 9.2.
+ * fills the registers. 5120x879x8 in f32 takes 7.9 us, 13.5 by sm90. Of aligned rows and D in 16 bits only a narrow one
+ * is its: 65536x64x8 takes 7.5, 20.6 by sm90, 128x65536x8 9.5, 11.0; but 8192x1024x8 9.6, 9.2.
  */
 static ckl_status choose_outer(const void *desc, const ckl_device_info *device, void *config)
 {
@@ -109,9 +108,9 @@ static ckl_status admit_outer(const void *desc, const ckl_device_info *device, c
         FAIL(CKL_UNSUPPORTED, "gemm outer: k=%" PRId64 " is not in 1..%d", d->k, GEMM_OUTER_DEPTH_MAX);
     if (c->depth != d->k)
         FAIL(CKL_INVALID, "gemm outer: depth=%d is not k=%" PRId64, c->depth, d->k);
-    if (c->vec < 1 || c->vec > 8 || c->vec & (c->vec - 1) || c->vec > lane_vector_of(d))
+    if (!is_power_of_two(c->vec) || c->vec > lane_vector_of(d))
         FAIL(CKL_INVALID, "gemm outer: vec=%d is no power of two up to %d", c->vec, lane_vector_of(d));
-    if (c->vec_k < 1 || c->vec_k & (c->vec_k - 1) || c->vec_k > k_vector_of(d))
+    if (!is_power_of_two(c->vec_k) || c->vec_k > k_vector_of(d))
         FAIL(CKL_INVALID, "gemm outer: vec_k=%d is no power of two up to %d", c->vec_k, k_vector_of(d));
     if (c->rows < 1 || c->rows > GEMM_OUTER_ROWS_MAX || c->runs < 1 || c->runs > GEMM_OUTER_RUNS_MAX ||
         c->vec * c->runs > 2 * GEMM_OUTER_RUNS_MAX)
@@ -124,11 +123,8 @@ static ckl_status admit_outer(const void *desc, const ckl_device_info *device, c
 static ckl_status launch_outer(const ckl_plan *plan, const void *args, ckl_stream stream)
 {
     const gemm_outer_config *c = plan->config;
-    const ckl_gemm_args *x = args;
     const int bytes = c->vec_k * (int)ckl_dtype_bytes(c->epilogue.ab);
-    if (!PLAN_ALIGNED(bytes, x->a, x->b))
-        FAIL(CKL_INVALID, "gemm outer: a=%p or b=%p is not aligned to %d bytes; config='vec_k=1' takes any alignment",
-             x->a, x->b, bytes);
+    TRY(gemm_check_operand_vectors("outer", plan->desc, args, true, "vec_k", bytes));
     TRY(gemm_check_result_vectors("outer", args, c->vec * (int)ckl_dtype_bytes(c->epilogue.d)));
     return gemm_launch(plan, outer_ctas(plan->desc, c), args, stream);
 }

@@ -40,13 +40,8 @@ static gemm_copies copies_of(const ckl_gemm_desc *d)
 /* Of A and B, as they lie. */
 static double copied_bytes(const gemm_copies *x)
 {
-    double bytes = 0;
-    for (int i = 0; i < 2; i++) {
-        const gemm_matrix from = gemm_matrix_of(&x->from, "ab"[i]);
-        const double elements = (double)from.count * (double)from.rows * (double)from.cols;
-        bytes += x->copied[i] ? elements * (double)ckl_dtype_bytes(from.type) : 0;
-    }
-    return bytes;
+    return (x->copied[0] ? gemm_matrix_bytes(&x->from, 'a') : 0) +
+           (x->copied[1] ? gemm_matrix_bytes(&x->from, 'b') : 0);
 }
 
 /* A launch more, and what it reads and writes. */
@@ -129,19 +124,18 @@ static void describe_pitched(const void *config, int kernel)
 
 static const field pitched_fields[] = GEMM_FIELDS(gemm_sm90_config, GEMM_SM90_CONFIG);
 
+/* Members of an implementation that copies A and B first. */
+#define COPYING_PARTS(called)                                                                                      \
+    GEMM_SM90_PARTS(called, gemm_sm90_config),                                                                     \
+        .config = FIELD_TABLE(pitched_fields), .candidate = candidate_##called, .cost = cost_pitched,              \
+        .admit = admit_##called, .describe = describe_pitched, .kernels = 2, .workspace_bytes = workspace_pitched, \
+        .launch = launch_pitched
+
 const implementation gemm_pitched_implementation = {
-    GEMM_SM90_PARTS(pitched, gemm_sm90_config),
+    COPYING_PARTS(pitched),
     .summary = "A and B that sm90 does not take as they lie are copied or transposed first; Hopper",
-    .config = FIELD_TABLE(pitched_fields),
-    .candidate = candidate_pitched,
-    .cost = cost_pitched,
     .rivals = { &gemm_fma_implementation },
-    .admit = admit_pitched,
-    .describe = describe_pitched,
-    .kernels = 2,
     .first = "sm90",
-    .workspace_bytes = workspace_pitched,
-    .launch = launch_pitched,
 };
 
 /* f32x3 */
@@ -175,14 +169,6 @@ static ckl_status admit_f32x3(const void *desc, const ckl_device_info *device, c
 }
 
 const implementation gemm_f32x3_implementation = {
-    GEMM_SM90_PARTS(f32x3, gemm_sm90_config),
+    COPYING_PARTS(f32x3),
     .summary = "f32 as three products of tf32: a kernel that splits A and B, then sm90; Hopper",
-    .config = FIELD_TABLE(pitched_fields),
-    .candidate = candidate_f32x3,
-    .cost = cost_pitched,
-    .admit = admit_f32x3,
-    .describe = describe_pitched,
-    .kernels = 2,
-    .workspace_bytes = workspace_pitched,
-    .launch = launch_pitched,
 };

@@ -132,7 +132,7 @@ double gemm_multiply_adds(const ckl_gemm_desc *d)
     return (double)d->batch * (double)d->m * (double)d->n * (double)d->k;
 }
 
-static double bytes_of(const ckl_gemm_desc *d, char name)
+double gemm_matrix_bytes(const ckl_gemm_desc *d, char name)
 {
     const gemm_matrix x = gemm_matrix_of(d, name);
     return (double)x.count * (double)x.rows * (double)x.cols * (double)ckl_dtype_bytes(x.type);
@@ -140,7 +140,7 @@ static double bytes_of(const ckl_gemm_desc *d, char name)
 
 double gemm_least_bytes(const ckl_gemm_desc *d)
 {
-    return bytes_of(d, 'a') + bytes_of(d, 'b') + (d->c ? 2 : 1) * bytes_of(d, 'd');
+    return gemm_matrix_bytes(d, 'a') + gemm_matrix_bytes(d, 'b') + (d->c ? 2 : 1) * gemm_matrix_bytes(d, 'd');
 }
 
 plan_cost gemm_product_cost(const ckl_gemm_desc *d, const ckl_device_info *device, product_work work)

@@ -62,7 +62,8 @@ static inline int64_t gemm_rows_of_group(const ckl_gemm_desc *d)
 /* Of all products, but for the second half of gated ones. */
 double gemm_multiply_adds(const ckl_gemm_desc *d);
 
-/* A, B, C and D, each once. */
+/* Of matrix 'a' ... 'x', without gaps between rows; and of A, B, C and D, each once. */
+double gemm_matrix_bytes(const ckl_gemm_desc *d, char name);
 double gemm_least_bytes(const ckl_gemm_desc *d);
 
 /* The cost of work of which all but the bytes is said: A, B, C and D, each once. */

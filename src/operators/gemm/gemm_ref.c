@@ -12,60 +12,6 @@
 
 enum { UNSCALED_D = OUTPUT_X + 1 }; // what amax is taken of
 
-static double sigmoid(double x)
-{
-    return 1 / (1 + exp(-x));
-}
-
-static double normal_cdf(double x)
-{
-    return erfc(-x * 0.7071067811865476) / 2;
-}
-
-enum { FAR = 30 }; // beyond it activations are 0 or x, and their derivatives 0 or 1
-
-static double activate(ckl_activation activation, double x)
-{
-    double near = fmax(-FAR, x);
-    switch (activation) {
-    case CKL_ACTIVATION_RELU:
-        return isnan(x) ? x : fmax(x, 0);
-    case CKL_ACTIVATION_GELU:
-        return x == -INFINITY ? -0.0 : x / 2 * (1 + tanh(0.7978845608028654 * (x + 0.044715 * x * x * x)));
-    case CKL_ACTIVATION_GELU_ERF:
-        return isnan(x) ? x : x < near ? -0.0 : x * normal_cdf(near);
-    case CKL_ACTIVATION_SILU:
-        return x == -INFINITY ? -0.0 : x * sigmoid(x);
-    default:
-        return x;
-    }
-}
-
-static double derivative(ckl_activation activation, double x)
-{
-    const double root = 0.7978845608028654, cube = 0.044715;
-    if (isnan(x))
-        return activation == CKL_ACTIVATION_DRELU ? 0 : x;
-    double near = fmin(fmax(x, -FAR), FAR), s = sigmoid(near);
-    switch (activation) {
-    case CKL_ACTIVATION_DRELU:
-        return x > 0;
-    case CKL_ACTIVATION_DGELU:
-        s = sigmoid(2 * root * (near + cube * near * near * near));
-        return s + near * 2 * s * (1 - s) * root * (1 + 3 * cube * near * near);
-    case CKL_ACTIVATION_DGELU_ERF:
-        return normal_cdf(near) + near * exp(-near * near / 2) * 0.3989422804014327;
-    default:
-        return s * (1 + near * (1 - s));
-    }
-}
-
-/* How much an error of the sum can grow: slopes of GELU and SiLU are at most 1.13. */
-static double slope(choice activation)
-{
-    return activation == CKL_ACTIVATION_IDENTITY || activation == CKL_ACTIVATION_RELU ? 1 : 1.13;
-}
-
 enum { LANES = 8 }; // partial sums side by side, which compilers vectorise
 
 /* NOTE: the tensor core aligns products by the exponents of their factors; a subnormal has the smallest one. */
@@ -216,10 +162,16 @@ static double scalar(ckl_gemm_scale how, const void *array, int64_t i)
 
 static const double TINY = 0x1p-100; // what is less may be 0 in f32
 
+/* The relative error that tolerances allow a sum. */
+static double rounding_of(const gemm_problem *p)
+{
+    return 4 * sqrt(gemm_terms(p)) * 0x1p-24 + gemm_approximation(p);
+}
+
 /* The relative error of a kernel's sum that its magnitude does not cover. */
 static double relative_of(const gemm_problem *p)
 {
-    return fmax(0x1p-20, 4 * sqrt(gemm_terms(p)) * 0x1p-24 + gemm_approximation(p));
+    return fmax(0x1p-20, rounding_of(p));
 }
 
 /* Is y infinite where x may be 0 or of another sign in f32? */
@@ -294,9 +246,9 @@ static bounded backward(const gemm_problem *p, void *const *host, const element 
 {
     const ckl_gemm_desc *d = &p->desc;
     const int64_t in_x = at->product * d->stride_x + at->row_D * d->ldx + at->col;
-    const double factor = derivative(d->activation, dtype_read(d->d, host[X], in_x));
+    const double factor = gemm_activation_derivative(d->activation, dtype_read(d->d, host[X], in_x));
     const bool lost = isinf(g.value) && is_lost(p, (bounded){ factor, 1 }, g.value);
-    return lost ? OPEN : (bounded){ g.value * factor, g.magnitude * slope((choice)d->activation) };
+    return lost ? OPEN : (bounded){ g.value * factor, g.magnitude * gemm_activation_slope((choice)d->activation) };
 }
 
 /* The activation of G, y, times U. */
@@ -330,7 +282,8 @@ static bounded activated(const gemm_problem *p, void *const *host, const element
     const ckl_gemm_desc *d = &p->desc;
     double scale_d = (d->scale_d ? dtype_read(CKL_F32, host[SCALE_D], 0) : 1) *
                      (d->weighted ? dtype_read(CKL_F32, host[ROW_WEIGHTS], at->row) : 1);
-    bounded y = { activate(d->activation, sums[0].value), sums[0].magnitude * slope((choice)d->activation) };
+    bounded y = { gemm_activate(d->activation, sums[0].value),
+                  sums[0].magnitude * gemm_activation_slope((choice)d->activation) };
     if (gemm_is_backward((choice)d->activation))
         y = backward(p, host, at, sums[0]);
     if (d->gated)
@@ -417,13 +370,12 @@ static void reference_amax(const gemm_problem *p, void *const *host, reference_s
 static bounded plus_stored(const gemm_problem *p, bounded sum, bounded x)
 {
     const ckl_dtype type = p->desc.d;
-    const double relative = 4 * sqrt(gemm_terms(p)) * 0x1p-24 + gemm_approximation(p);
     double storage = 0;
     if (is_open(x) || is_open(sum))
         return OPEN;
     dtype_write(type, &storage, 0, x.value);
     return (bounded){ sum.value + dtype_read(type, &storage, 0),
-                      sum.magnitude + x.magnitude + fabs(x.value) * (1 + dtype_epsilon(type) / relative) };
+                      sum.magnitude + x.magnitude + fabs(x.value) * (1 + dtype_epsilon(type) / rounding_of(p)) };
 }
 
 /* sum plus D over a range of rows and of columns. */

@@ -38,3 +38,11 @@ enum { OUTPUT_X = 1, OUTPUT_AMAX = 1, OUTPUT_BIAS_GRADIENT = 1 };
 
 /* Makes of a problem of arrays of pointers, and its operands, those of a batch. */
 void gemm_follow_pointers(ckl_gemm_desc *desc, void **host);
+
+/*
+ * An activation, the derivative that a backward one multiplies by, and how much either can make an error of the sum
+ * grow: slopes of GELU and SiLU are at most 1.13 (gemm_activation_ref.c).
+ */
+double gemm_activate(ckl_activation activation, double x);
+double gemm_activation_derivative(ckl_activation activation, double x);
+double gemm_activation_slope(choice activation);

@@ -182,10 +182,7 @@ static ckl_status launch_weights(const ckl_plan *plan, const void *args, ckl_str
 {
     const ckl_gemm_args *x = args;
     const gemm_weights_config *c = plan->config;
-    const bool pointers = ((const ckl_gemm_desc *)plan->desc)->pointers; // aligned by contract
-    if (!pointers && !PLAN_ALIGNED(c->piece, x->a, x->b))
-        FAIL(CKL_INVALID, "gemm weights: a=%p or b=%p is not aligned to %d bytes; config='piece=1' takes any alignment",
-             x->a, x->b, c->piece);
+    TRY(gemm_check_operand_vectors("weights", plan->desc, x, true, "piece", c->piece));
     if (c->box && c->epilogue.scale_b == CKL_GEMM_SCALE_BLOCK && !PLAN_ALIGNED(TMA_ALIGNMENT, x->scale_b))
         FAIL(CKL_INVALID, "gemm weights: scale_b=%p is not aligned to 16 bytes; config='box=0' takes any", x->scale_b);
     return (c->box ? gemm_launch_tma : gemm_launch)(plan, ctas_of(plan->desc, c), args, stream);
