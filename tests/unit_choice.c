@@ -84,10 +84,7 @@ TEST(rows_of_little_work)
         bool early;
     } of[] = {
         { 128, 1024, 2, true }, // 2^20 bytes of f32
-        { 129, 1024, 2, false },
-        { 129, 1024, 1, true },
-        { 1024, 1000, 2, false },
-        { 1, 131072, 2, true },
+        { 129, 1024, 2, false }, { 129, 1024, 1, true }, { 1024, 1000, 2, false }, { 1, 131072, 2, true },
     };
     for (int i = 0; i < COUNT_OF(of); i++) {
         row_split s = { 128, 32, 1, 4, 8, false, false, false };

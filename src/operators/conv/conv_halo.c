@@ -5,8 +5,8 @@
  * A CTA keeps the filters of its channels in shared memory and goes through tiles of y, while TMA loads the boxes of x
  * below the next ones, with zeros outside. Rows and columns of a filter that see padding alone are left out.
  *
- * Of one channel, 16 rows of x from different places of a tile, with 16 columns each, are A of one mma.sync. Column n of
- * B has the filter's row from place n on, or from every second one: up to 8 columns of y come out whole. A warp does
+ * Of one channel, 16 rows of x from different places of a tile, with 16 columns each, are A of one mma.sync. Column n
+ * of B has the filter's row from place n on, or from every second one: up to 8 columns of y come out whole. A warp does
  * that for 8 channels, which a pixel has side by side.
  *
  * The zeros beside the filter make NaN of an infinity that y does not see. So where a sum is no finite number a warp

@@ -270,9 +270,9 @@ static double instructions_of(const sliding_config *c, double rows, double rows_
 
 /*
  * Bytes that are moved. Neighbours want rows and columns again; of copies a tenth of the columns, as these come side by
- * side. Of few channels a warp stores pieces of sectors, which L2 puts together, and best where no sector is left out: 3
- * channels of 56 images of 681x681 take 240, 160 and 138 us by 1, 2 and 4 columns, 315 by 8, of 120 of 163x163 17.8 and
- * 27.3 by 4 and 8.
+ * side. Of few channels a warp stores pieces of sectors, which L2 puts together, and best where no sector is left out:
+ * 3 channels of 56 images of 681x681 take 240, 160 and 138 us by 1, 2 and 4 columns, 315 by 8, of 120 of 163x163 17.8
+ * and 27.3 by 4 and 8.
  */
 static double bytes_of(const ckl_conv_desc *d, const sliding_config *c, double rows, double rows_x)
 {

@@ -93,8 +93,8 @@ static inline float gemm_factor(const float *given)
     .rows_a = (x)->rows_a, .rows_d = (x)->rows_d, .row_weights = (x)->row_weights, .amax = (x)->amax
 
 /*
- * Bytes of A or B, from the first element to the last, that come to L2 before their kernel may read them; 0 of large ones,
- * and of those that an array points to.
+ * Bytes of A or B, from the first element to the last, that come to L2 before their kernel may read them; 0 of large
+ * ones, and of those that an array points to.
  */
 uint32_t gemm_early_bytes(const ckl_gemm_desc *d, char name);
 

@@ -205,8 +205,7 @@ static bool choose_held_flow(const norm_rows *d, const ckl_device_info *device, 
 {
     enum { WARP = 32, CHUNKS_MAX = 4, TURNS = 2 };
     const held_flow *f = find_held_flow(d);
-    if (!device->has_tma || !f || !d->affine || d->residual || norm_is_whole(d, d->ldy) ||
-        prefers_elements(d))
+    if (!device->has_tma || !f || !d->affine || d->residual || norm_is_whole(d, d->ldy) || prefers_elements(d))
         return false;
     const int vec = row_vec_full(d->dtype), chunks_max = d->dtype == CKL_F32 ? CHUNKS_MAX : f->chunks;
     int64_t room = (int64_t)f->threads_max * f->steps * f->chunks * vec; // of a CTA
