@@ -118,6 +118,12 @@ static const char *const cases[] = {
     "rows=9 cols=45001 direction=backward dtype=bf16             # of four chunks, which look ahead",
     "rows=40 cols=6520 direction=backward dtype=bf16 residual=1 impl=backward config='threads=416 row_threads=416 "
     "cluster=1 vec=8 steps=1 stages=5 residence=ring lookahead=1 chunks=2 exact=0'",
+    "rows=290 cols=768 direction=backward dtype=bf16 residual=1 fill=uniform impl=backward config='threads=96 "
+    "row_threads=96 cluster=1 vec=8 steps=1 exact=1 stages=3 residence=ring lookahead=1 chunks=1 persistent_ctas=1' "
+    "# a chunk a row, with a residual: two and three rows a CTA",
+    "rows=290 cols=1000 direction=backward dtype=f16 residual=1 impl=backward config='threads=128 row_threads=128 "
+    "cluster=1 vec=8 steps=1 exact=0 stages=3 residence=ring lookahead=1 chunks=1 persistent_ctas=1'",
+    "rows=21 cols=640 dtype=bf16 ldx=641 misalign=1             # cut by 16 lanes, none of which is idle",
     "rows=9 cols=5001 direction=backward ldy=5002 dtype=f16 residual=1 fill=uniform",
     "rows=9 cols=2055 direction=backward ldx=2055 ldy=2056 dtype=bf16 stagger=1",
     "rows=70 cols=1280 direction=backward ldx=1283 ldy=1288 dtype=f16 # x and dy are cut out of the ring",
