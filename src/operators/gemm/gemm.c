@@ -413,14 +413,24 @@ static ckl_status check_args(const void *desc, const void *args)
 
 static const field desc_fields[] = { GEMM_DESC(FIELD_ROW, ckl_gemm_desc) };
 static const desc_member members[] = { DESC_MEMBER(ckl_gemm_desc, ckl_dtype, c), { 0 } };
-static const implementation *const implementations[] = {
-    &gemm_weights_implementation,   &gemm_outer_implementation, &gemm_splitk_implementation,
-    &gemm_unaligned_implementation, &gemm_gemv_implementation,  &gemm_sm90_implementation,
-    &gemm_pitched_implementation,   &gemm_f32x3_implementation, &gemm_specialised_implementation,
-    &gemm_tma_implementation,       &gemm_wgmma_implementation, &gemm_fma_implementation,
-    &gemm_tma_mma_implementation,   &gemm_tiled_implementation, &gemm_mma_implementation,
-    &gemm_blocked_implementation,   &gemm_naive_implementation, NULL
-};
+static const implementation *const implementations[] = { &gemm_weights_implementation,
+                                                         &gemm_outer_implementation,
+                                                         &gemm_splitk_implementation,
+                                                         &gemm_unaligned_implementation,
+                                                         &gemm_gemv_implementation,
+                                                         &gemm_sm90_implementation,
+                                                         &gemm_pitched_implementation,
+                                                         &gemm_f32x3_implementation,
+                                                         &gemm_specialised_implementation,
+                                                         &gemm_tma_implementation,
+                                                         &gemm_wgmma_implementation,
+                                                         &gemm_fma_implementation,
+                                                         &gemm_tma_mma_implementation,
+                                                         &gemm_tiled_implementation,
+                                                         &gemm_mma_implementation,
+                                                         &gemm_blocked_implementation,
+                                                         &gemm_naive_implementation,
+                                                         NULL };
 
 OPERATOR(gemm, gemm, "D = activation(alpha*A*B + beta*C + bias)", .check_args = check_args, .members = members,
          .numbers = "alpha beta", .before = &gemm_offsets_step, .after = &gemm_bias_gradient_step,

@@ -189,7 +189,6 @@ static int rows_at_once(const gemm_fma_config *cfg, int columns)
     return loads < room ? room / loads : 1;
 }
 
-/* This thread's block of D, from registers. */
 void gemm_fma_store_block(const gemm_fma_config *cfg, const gemm_values *p, val row, val col, tensor acc)
 {
     const gemm_scalars scalars = gemm_load_scalars(cfg->epilogue, GEMM_SCALAR_SOURCES(p));

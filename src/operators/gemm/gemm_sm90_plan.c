@@ -196,15 +196,15 @@ static ckl_status launch_sm90(const ckl_plan *plan, const void *args, ckl_stream
 
 static const field sm90_fields[] = GEMM_FIELDS(gemm_sm90_config, GEMM_SM90_CONFIG);
 
-/* Members of an implementation whose one kernel it is. */
-#define ALONE_PARTS(called)                                                                                \
-    GEMM_SM90_PARTS(called, gemm_sm90_config), .config = FIELD_TABLE(sm90_fields), .cost = gemm_sm90_cost, \
-                                               .admit = admit_##called, .describe = gemm_sm90, .launch = launch_sm90
-
 const implementation gemm_sm90_implementation = {
-    ALONE_PARTS(sm90),
+    GEMM_SM90_PARTS(sm90, gemm_sm90_config),
     .summary = "persistent and warp-specialised: TMA, wgmma, clusters with multicast; Hopper",
+    .config = FIELD_TABLE(sm90_fields),
     .candidate = candidate_sm90,
+    .cost = gemm_sm90_cost,
+    .admit = admit_sm90,
+    .describe = gemm_sm90,
+    .launch = launch_sm90,
 };
 
 /* specialised: a rung of the ladder (docs/gemm-ladder.md), one tile a CTA */
@@ -230,8 +230,13 @@ static ckl_status admit_specialised(const void *desc, const ckl_device_info *dev
 }
 
 const implementation gemm_specialised_implementation = {
-    ALONE_PARTS(specialised),
+    GEMM_SM90_PARTS(specialised, gemm_sm90_config),
     .summary = "a step of the ladder: sm90 with a CTA for every tile",
     .by_name = true,
+    .config = FIELD_TABLE(sm90_fields),
     .choose = choose_specialised,
+    .cost = gemm_sm90_cost,
+    .admit = admit_specialised,
+    .describe = gemm_sm90,
+    .launch = launch_sm90,
 };
