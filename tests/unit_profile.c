@@ -109,6 +109,26 @@ TEST(softmax)
     text_free(&said);
 }
 
+/* Small inputs are asked for once, a share by each CTA along x: not again by those along y. */
+TEST(inputs_asked_ahead)
+{
+    static const struct {
+        const char *line;
+        int64_t requests;
+    } of[] = {
+        { "elementwise expr=x-y shape=3x9001 dtype=f16 strides=9009x1,9009x1", 2 * 3 }, // 5 tiles a row
+        { "softmax shape=32x1024", 16 },
+        { "crossentropy rows=64 cols=1024 direction=backward", 32 },
+        { "gemm m=40 n=70 k=64 a=f32 impl=fma config='tile_m=32 tile_n=64'", 2 * 4 },
+        { "gemm m=1 n=1000 k=1024 a=f32", 250 + 128 }, // shares of B, and of A, whose row has 128 of 32 bytes
+        { "gemm m=1 n=2000 k=1024 a=f32", 0 },         // 8 MB
+    };
+    for (int i = 0; i < COUNT_OF(of); i++) {
+        profile p = counted(of[i].line);
+        assert_int_equal(p.kernels[0].count[COUNT_TMA], of[i].requests);
+    }
+}
+
 /* Rows of a tile lie 36 words apart, so 32 lanes that go down a column meet in 8 banks: 4 wavefronts instead of one. */
 TEST(conflicts)
 {
