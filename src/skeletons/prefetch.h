@@ -17,7 +17,7 @@ enum { PREFETCHED_BYTES = 12 << 20 };
 void prefetch_share(val pointer, val elements, ckl_dtype dtype);
 
 /*
- * The same of inputs of so many rows, if they are no more than that together; what decides is their number at run time.
+ * The same of inputs of so many rows, if all are no more than PREFETCHED_BYTES: their number at run time decides.
  * For all threads of a CTA.
  */
 void prefetch_small_rows(const val *pointers, int count, val rows, val cols, val ld, ckl_dtype dtype);

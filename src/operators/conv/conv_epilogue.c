@@ -85,8 +85,11 @@ val conv_pixel_at(const conv_values *p, val image, const val at[CONV_MODES])
     return number;
 }
 
-/* Strides of y fall from mode to mode, except the channel's. */
-val conv_pixel_of(const conv_values *p, val index, val channel)
+/*
+ * The number of the pixel of element `index` of y, which has this channel; both i64. Strides of y fall from mode to
+ * mode, except the channel's.
+ */
+static val pixel_of(const conv_values *p, val index, val channel)
 {
     val rest = sub(index, mul(channel, p->y[4])), image = div(rest, p->y[0]), at[CONV_MODES];
     rest = rem(rest, p->y[0]);
@@ -107,7 +110,7 @@ void conv_store(const conv_form *form, const conv_values *p, val to, val index, 
     if (form->residual)
         in.residual = at_f32(conv_elements_from(p->residual, form->out), index);
     if (conv_is_custom(form))
-        in.pixel = conv_pixel_of(p, index, convert(I64, channel));
+        in.pixel = pixel_of(p, index, convert(I64, channel));
     set(conv_elements_from(to, form->out), index, conv_finish(form, in));
 }
 
@@ -213,7 +216,7 @@ tensor conv_finish_run(const conv_form *form, const conv_values *p, const conv_c
             in.residual = at_f32(rR, i);
         if (conv_is_custom(form)) {
             in.channel = convert(I64, add(channel, imm(c)));
-            in.pixel = conv_pixel_of(p, add(index, imm64(i)), in.channel);
+            in.pixel = pixel_of(p, add(index, imm64(i)), in.channel);
         }
         set(rY, i, convert(form->out, conv_finish(form, in)));
     }

@@ -18,9 +18,6 @@ bool conv_is_custom(const conv_form *form);
 /* The number of the pixel at a place of an image of y. */
 val conv_pixel_at(const conv_values *params, val image, const val at[CONV_MODES]);
 
-/* That of element `index` of y, which has this channel; both i64. */
-val conv_pixel_of(const conv_values *params, val index, val channel);
-
 /* The elements from an address on, as many as there are. */
 tensor conv_elements_from(val address, ckl_dtype dtype);
 

@@ -120,8 +120,7 @@ typedef struct gemm_copies {
 /* Sets how the copies lie in `to`, of which all else is known. */
 void gemm_place_copies(gemm_copies *copies);
 
-int64_t gemm_copy_bytes(const gemm_copies *copies, char matrix); // 0: there is none
-int64_t gemm_copies_bytes(const gemm_copies *copies);            // of the workspace
+int64_t gemm_copies_bytes(const gemm_copies *copies); // of the workspace
 
 /* A call's args with A and B where their copies will be; and the launch that makes these, as kernel 1 of a plan. */
 ckl_gemm_args gemm_copied_args(const ckl_plan *plan, const gemm_copies *copies, const ckl_gemm_args *args);

@@ -14,7 +14,8 @@ void gemm_place_copies(gemm_copies *copies)
     }
 }
 
-int64_t gemm_copy_bytes(const gemm_copies *copies, char matrix)
+/* 0: there is no copy. */
+static int64_t copy_bytes(const gemm_copies *copies, char matrix)
 {
     const gemm_matrix x = gemm_matrix_of(&copies->to, matrix);
     return copies->copied[matrix == 'b'] ? x.count * x.rows * x.ld * (int64_t)ckl_dtype_bytes(x.type) : 0;
@@ -23,20 +24,20 @@ int64_t gemm_copy_bytes(const gemm_copies *copies, char matrix)
 /* Where the copy of B begins: behind that of A. */
 static int64_t bytes_before_B(const gemm_copies *copies)
 {
-    return round_up(gemm_copy_bytes(copies, 'a'), PLAN_WORKSPACE_ALIGNMENT);
+    return round_up(copy_bytes(copies, 'a'), PLAN_WORKSPACE_ALIGNMENT);
 }
 
 int64_t gemm_copies_bytes(const gemm_copies *copies)
 {
-    return bytes_before_B(copies) + gemm_copy_bytes(copies, 'b');
+    return bytes_before_B(copies) + copy_bytes(copies, 'b');
 }
 
 ckl_gemm_args gemm_copied_args(const ckl_plan *plan, const gemm_copies *copies, const ckl_gemm_args *args)
 {
     ckl_gemm_args x = *args;
     char *space = plan_workspace(plan, args->workspace);
-    x.a = gemm_copy_bytes(copies, 'a') ? space : x.a;
-    x.b = gemm_copy_bytes(copies, 'b') ? space + bytes_before_B(copies) : x.b;
+    x.a = copy_bytes(copies, 'a') ? space : x.a;
+    x.b = copy_bytes(copies, 'b') ? space + bytes_before_B(copies) : x.b;
     return x;
 }
 
@@ -74,7 +75,7 @@ ckl_status gemm_launch_copies(const ckl_plan *plan, const gemm_copies *copies, c
     int64_t ctas = 0;
     for (int i = 0, count = 0; i < 2; i++) {
         const char matrix = "ab"[i];
-        if (gemm_copy_bytes(copies, matrix) == 0)
+        if (copy_bytes(copies, matrix) == 0)
             continue;
         describe_copy(copies, matrix, sources[i], copied[i], &p, count);
         p.second = (uint32_t)ctas;

@@ -133,9 +133,3 @@ void reduce_send(const reduce_slots *s, val rank, const val *state);
  * exist gives the state of no elements.
  */
 void reduce_receive(const reduce_slots *s, const val *ranks, int count, val states[][REDUCE_VALUES_MAX]);
-
-/*
- * The usual way, for states that CTAs write to global memory themselves: counts this CTA as finished. Tells all its
- * threads whether it is the last, which then sees what the others wrote.
- */
-val reduce_last_to_finish(val counter, int ctas);

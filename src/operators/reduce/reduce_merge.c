@@ -158,7 +158,11 @@ void reduce_receive(const reduce_slots *s, const val *ranks, int count, val stat
     }
 }
 
-val reduce_last_to_finish(val counter, int ctas)
+/*
+ * The usual way, for states that CTAs write to global memory themselves: counts this CTA as finished. Tells all its
+ * threads whether it is the last, which then sees what the others wrote.
+ */
+static val last_to_finish(val counter, int ctas)
 {
     val is_last = variable(I32, imm(0));
     cta_sync(); // what the CTA wrote happens before ...
@@ -451,7 +455,7 @@ static val merge_ctas(columns_kernel *k, const tensor *sS, val arrival)
     if (marked)
         is_last = reduce_broadcast(reduce_is_last(counter_of(k), arrival, k->cfg->split));
     else
-        is_last = reduce_last_to_finish(counter_of(k), k->cfg->split);
+        is_last = last_to_finish(counter_of(k), k->cfg->split);
     IF(is_last) {
         if (marked) {
             merge_marked(k, sS);
