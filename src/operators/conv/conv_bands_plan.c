@@ -174,9 +174,8 @@ static double instructions_of(const conv_bands_config *c)
 
 /*
  * An SM's instructions, or those of a CTA alone. Filters of few taps gain nothing: 144 of 56x56 under 3x3 take 20.1 to
- * 21.8 us, 20.2 by `sliding`. That one's cost does not see
- * planes that come in pieces (480 of 14x14 under 5x5 14.2 us of 9.8, 768 of 7x7 under 7x7 24.8 of 7.1; here 10.6 and
- * 8.9), so these cost less here, too.
+ * 21.8 us, 20.2 by `sliding`. The cost of that one does not see planes that come in pieces (480 of 14x14 under 5x5
+ * 14.2 us of 9.8, 768 of 7x7 under 7x7 24.8 of 7.1; here 10.6 and 8.9), so these cost less here, too.
  */
 static plan_cost cost_bands(const void *desc, const ckl_device_info *device, const void *config)
 {

@@ -437,10 +437,10 @@ static void backward(const problem *k)
  */
 static void bound_registers(const problem *k)
 {
-    enum { THREADS_OF_SM = 1024, ELEMENTS_MIN = 33, ELEMENTS_MAX = 48 };
+    enum { THREADS_OF_SM = 1024, SMALL_CTA = 64, ELEMENTS_MIN = 33, ELEMENTS_MAX = 48 };
     const int elements = k->split.vec * k->split.steps;
     if (k->cfg->direction == CKL_DIRECTION_FORWARD && k->cfg->dtype != CKL_F32 && elements >= ELEMENTS_MIN &&
-        elements <= ELEMENTS_MAX && k->split.threads > 64 && !needs_weights(k))
+        elements <= ELEMENTS_MAX && k->split.threads > SMALL_CTA && !needs_weights(k))
         min_ctas_per_sm(THREADS_OF_SM / k->split.threads);
 }
 

@@ -106,7 +106,7 @@ static const char *const cases[] = {
     "expr=x+y shape=64x48 strides=1x64,1x64,1x64 dtype=bf16       # all of them: dense in another order",
     "expr=x-y shape=7x1000 dtype=f16 strides=1008x1,1000x1,1016x1 # padded rows",
     "expr=x-y shape=7x1000 dtype=f16 strides=1008x1 impl=vector config='prefetch=0'",
-    "expr=x-y shape=3x9001 dtype=f16 strides=9009x1,9009x1       # rows of several tiles, in phase: L2 is asked once",
+    "expr=x-y shape=3x9001 dtype=f16 strides=9009x1,9009x1       # rows of several tiles, in phase",
     "expr=x-y shape=9x97 dtype=f16 strides=98x1,97x1 impl=vector config='prefetch=0' # rows out of phase",
     "expr=x-y shape=3x5003 dtype=f16 strides=5004x1,5005x1 impl=vector config='threads=128 row_threads=128 steps=4'",
     "expr=x-y shape=6x1500 dtype=bf16 strides=1501x1,1503x1 impl=vector config='threads=128 row_threads=32 steps=6'",

@@ -241,7 +241,7 @@ enum { GEMM_GROUPED_M = 1, GEMM_GROUPED_K = 2 };
     X(owner, pointer, row_weights)     \
     X(owner, pointer, amax)
 
-/* Tiles that slices of K share, of `fma`. */
+/* Tiles that slices of K share, and `alone`, of `fma`. */
 #define GEMM_SLICES_PARAMS(X, owner)                                                 \
     X(owner, u32, whole)     /* tiles before them, of a CTA each */                  \
     X(owner, u32, alone)     /* 1: the next launch begins when this one has ended */ \
