@@ -23,3 +23,10 @@ void prefetch_small_rows(const val *pointers, int count, val rows, val cols, val
         for (int i = 0; i < count; i++)
             prefetch_share(pointers[i], elements, dtype);
 }
+
+void prefetch_early(int by, const val *pointers, const val *bytes, int count)
+{
+    IF(logical_and(eq(thread(), imm(by)), eq(cta_z(), imm(0))))
+        for (int i = 0; i < count; i++)
+            prefetch_share(pointers[i], bytes[i], CKL_U8);
+}

@@ -21,3 +21,14 @@ void prefetch_share(val pointer, val elements, ckl_dtype dtype);
  * For all threads of a CTA.
  */
 void prefetch_small_rows(const val *pointers, int count, val rows, val cols, val ld, ckl_dtype dtype);
+
+/*
+ * Parameters of a launch whose kernel asks for what it reads: tensors from their first bytes on, and their bytes, 0 of
+ * large ones and of what the launch before writes.
+ */
+#define EARLY_PARAMS(X, owner, count)   \
+    X(owner, pointer, early, [(count)]) \
+    X(owner, u32, early_bytes, [(count)])
+
+/* Asks for them, by one thread of each CTA. */
+void prefetch_early(int by, const val *pointers, const val *bytes, int count);

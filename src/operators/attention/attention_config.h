@@ -4,6 +4,7 @@
 #include "base/fields.h"
 #include "cutekernellib/operators/attention.h"
 #include "plan/plan.h"
+#include "skeletons/prefetch.h"
 
 /* What decoding has, too. */
 #define ATTENTION_COMMON(X, owner)                                                      \
@@ -174,7 +175,8 @@ bool attention_score_reads_tokens(const char *name);
     X(owner, tensor, SUMS) /* of dQ, f32, in rows of 64 as attention_backward_queries.c has them */  \
     X(owner, pointer, sums)                                                                          \
     X(owner, pointer, turns) /* of a block of queries: CTAs that have added to its sums */           \
-    X(owner, f32, cap, [4])  /* attention_cap_numbers() */
+    X(owner, f32, cap, [4])  /* attention_cap_numbers() */                                           \
+    EARLY_PARAMS(X, owner, ATTENTION_TENSORS)
 
 KERNEL_PARAMS(attention, ATTENTION_PARAMS);
 

@@ -197,6 +197,7 @@ void attention_sm80(const void *config, int kernel)
     launch_bounds(32 * cfg->warps, 0);
     sm80_kernel k = describe_kernel(cfg);
     k.grid = (tile_grid){ &cfg->form, &k.p, k.rows, cfg->tile_n };
+    prefetch_early(0, k.p.early, k.p.early_bytes, ATTENTION_O);
     grid_wait();
     launch_dependents();
     tile t = attention_tile_of(&k.grid, cta_x());

@@ -128,6 +128,7 @@ static void initialise(const sm90_kernel *k)
             scheduler_init(&k->scheduler);
         fence_mbarrier_init();
     }
+    prefetch_early(32, k->p.early, k->p.early_bytes, ATTENTION_O);
     cta_sync();
     grid_wait(); // what is above overlaps the end of the kernel before
     launch_dependents();

@@ -376,6 +376,7 @@ static void describe_gradients(const attention_sm90_backward_config *cfg, int ke
             pipeline_init(&k.sums);
         fence_mbarrier_init();
     }
+    prefetch_early(32, k.p.early, k.p.early_bytes, ATTENTION_TENSORS);
     cta_sync();
     grid_wait();
     launch_dependents();

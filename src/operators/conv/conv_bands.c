@@ -15,6 +15,7 @@
 #include "cute/vectors.h"
 #include "operators/conv/conv_bands.h"
 #include "operators/conv/conv_epilogue.h"
+#include "operators/conv/conv_wait.h"
 
 enum { UNITS = 4 }; // of x that a thread copies at once
 
@@ -115,8 +116,7 @@ static void copy_x(const bands *k)
     LOOP_FROM(i, thread(), imm(k->size.x_rows * k->size.x_pitch / BANDS_BLOCK), imm(k->size.threads))
         copy(rZeros, smem_view(add(k->sX.address, mul(i, imm(16))), U32, compact(leaf(4))), 16);
     cta_sync();
-    grid_wait();
-    launch_dependents();
+    conv_wait(&k->p);
     const val plane = plane_of(k, k->p.x);
     LOOP_FROM(i, thread(), imm(c->images * c->x_high * c->x_wide / c->unit), imm(UNITS * k->size.threads))
         copy_units(k, plane, i);

@@ -155,7 +155,7 @@ static ckl_status launch_bands(const ckl_plan *plan, const void *args, ckl_strea
     if (!PLAN_ALIGNED(16, a.x, a.y, a.residual))
         FAIL(CKL_INVALID, "conv bands: a pointer is not aligned to 16 bytes; impl=sliding takes any");
     const conv_bands_config *c = plan->config;
-    const conv_params p = conv_turned_params(d, args);
+    const conv_params p = conv_turned_params(plan, d, args);
     return plan_launch(plan, 0, (plan_grid){ .x = d->k, .y = ceil_div(d->n, c->images), .z = 1 }, &p, stream);
 }
 

@@ -4,6 +4,7 @@
 #include "base/fields.h"
 #include "cutekernellib/operators/conv.h"
 #include "plan/plan.h"
+#include "skeletons/prefetch.h"
 
 #define CONV_CUSTOM(X, owner) \
     X(owner, quoted, epilogue, "none", "?", "a custom epilogue by its name: relu2, tril, or one that was added")
@@ -183,6 +184,7 @@ ckl_status conv_check_form(const char *who, const ckl_conv_desc *desc, const con
     X(owner, tensor, mY)                                                                               \
     X(owner, tensor, mR)                    /* the residual */                                         \
     X(owner, pointer, from, [CONV_TENSORS]) /* what is read, what is written */                        \
+    EARLY_PARAMS(X, owner, 2)               /* conv_read_early() */                                    \
     X(owner, i64, x, [CONV_RANK])           /* strides */                                              \
     X(owner, i64, w, [CONV_RANK])                                                                      \
     X(owner, i64, y, [CONV_RANK])                                                                      \
@@ -217,13 +219,21 @@ ckl_status conv_check_form(const char *who, const ckl_conv_desc *desc, const con
 
 KERNEL_PARAMS(conv, CONV_PARAMS);
 
-conv_params conv_params_of(const ckl_conv_desc *desc, const ckl_conv_args *args);
+/* What conv_wait() asks for as its tensor number 0 or 1, if there are few bytes; and those of a tensor. */
+void conv_read_early(conv_params *params, int number, const void *from, int64_t bytes);
+int64_t conv_span_bytes(const conv_tensor *tensor, ckl_dtype dtype);
+
+/* Is the image that is read, of the problem or of a plane of it, one of those? */
+bool conv_is_early(const ckl_conv_desc *desc);
+
+/* With the tensors that are read, but copies in the workspace, which the launch before writes, to be asked for. */
+conv_params conv_params_of(const ckl_plan *plan, const ckl_conv_desc *desc, const ckl_conv_args *args);
 
 /*
  * Those of conv_turned(), where channels are all in one group or each has a filter: filters are read from their last
  * tap on, by negative strides.
  */
-conv_params conv_turned_params(const ckl_conv_desc *desc, const ckl_conv_args *args);
+conv_params conv_turned_params(const ckl_plan *plan, const ckl_conv_desc *desc, const ckl_conv_args *args);
 
 /*
  * Enqueues kernel number `kernel`, whose clusters take tiles in turn: as many as the device holds, but no more than

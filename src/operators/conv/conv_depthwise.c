@@ -12,6 +12,7 @@
 #include "cute/kernel.h"
 #include "cute/vectors.h"
 #include "operators/conv/conv_epilogue.h"
+#include "operators/conv/conv_wait.h"
 
 enum {
     THREADS = 128,
@@ -164,8 +165,7 @@ void conv_depthwise(const void *config, int kernel)
     k.to = is_data(cfg) ? k.p.x : k.p.y, k.to_size = is_data(cfg) ? k.p.x_size : k.p.y_size;
     k.rSum = fragment(F32, compact(leaf(cfg->cols)));
     fill(k.rSum, immf(0));
-    grid_wait();
-    launch_dependents();
+    conv_wait(&k.p);
     IF(find_place(&k, add(mul(cta_x(), imm(THREADS)), thread()))) {
         add_rows(&k);
         store_columns(&k);
@@ -270,7 +270,7 @@ static ckl_status admit_depthwise(const void *desc, const ckl_device_info *devic
 static ckl_status launch_depthwise(const ckl_plan *plan, const void *args, ckl_stream stream)
 {
     const ckl_conv_desc plane = conv_depthwise_plane(plan->desc);
-    const conv_params params = conv_params_of(&plane, args);
+    const conv_params params = conv_params_of(plan, &plane, args);
     const int64_t ctas = ceil_div(threads_of(&plane, plan->config), THREADS);
     return plan_launch(plan, 0, (plan_grid){ .x = ctas, .y = 1, .z = 1 }, &params, stream);
 }

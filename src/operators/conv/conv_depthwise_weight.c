@@ -10,6 +10,7 @@
 #include "cute/kernel.h"
 #include "operators/conv/conv_epilogue.h"
 #include "operators/conv/conv_sm90.h"
+#include "operators/conv/conv_wait.h"
 
 enum {
     THREADS = CONV_ADD_THREADS,
@@ -225,8 +226,7 @@ static void multiply(const conv_depthwise_weight_config *cfg)
     k.tap_h = rem(z, k.p.filter[1]);
     k.rSum = fragment(F32, compact(shape(cfg->vec, taps_of(cfg))));
     fill(k.rSum, immf(0));
-    grid_wait();
-    launch_dependents();
+    conv_wait(&k.p);
     const int workers = THREADS / cfg->lanes;
     val first = add(mul(cta_x(), imm(workers)), worker);
     IF(lt(k.channel, channels_of(&k.p)))
@@ -359,7 +359,7 @@ static ckl_status launch_depthwise_weight(const ckl_plan *plan, const void *args
         FAIL(CKL_INVALID,
              "conv depthwise_weight: x=%p or dy=%p is not aligned to %d elements; config='vec=1' takes any", a->x,
              a->dy, c->vec);
-    conv_params p = conv_params_of(d, a);
+    conv_params p = conv_params_of(plan, d, a);
     p.sums = plan_workspace(plan, a->workspace);
     const plan_grid grid = { c->slices, ceil_div(d->k, (int64_t)c->lanes * c->vec), d->t * d->r };
     TRY(plan_launch(plan, 0, grid, &p, stream));

@@ -18,6 +18,7 @@
 #include "operators/conv/conv_epilogue.h"
 #include "operators/conv/conv_halo.h"
 #include "operators/conv/conv_sm90.h"
+#include "operators/conv/conv_wait.h"
 
 enum {
     VECTOR = CONV_HALO_VECTOR,
@@ -419,8 +420,7 @@ void conv_halo(const void *config, int kernel)
     k.p = params_of(conv);
     describe(&k);
     tiles_ahead ahead = load_first_tiles(&k);
-    grid_wait();
-    launch_dependents();
+    conv_wait(&k.p);
     load_filters(&k);
     clear_bands(&k);
     cta_sync();

@@ -137,9 +137,10 @@ static double instructions_of(const conv_halo_config *c)
 static plan_cost cost_halo(const void *desc, const ckl_device_info *device, const void *config)
 {
     enum { SECTOR = 32, CUT = 3 }; // 120 channels of 8 images of 200x200: 106 us
-    const double ROW = 2.4, BYTES = 42, WARP = 0.25, ISSUED = 1.8, ALONE = 1.06, START = 2.9, FILTER = 0.022,
-                 HERTZ = 1.7e9, READ = 4.2e6, WRITTEN = 3.4e6, WHOLE = 1.15; // bytes a us; of whole pixels
-    const double NARROW = 1.05, FEW = 1.03, SEVERAL = 0.1;
+    const double ROW = 2.4, BYTES = 42, WARP = 0.25, ISSUED = 1.8, ALONE = 1.06, START = 2.9, EARLY = 0.6,
+                 FILTER = 0.06, HERTZ = 1.7e9, READ = 4.2e6, WRITTEN = 3.4e6,
+                 WHOLE = 1.15; // bytes a us; of whole pixels
+    const double NARROW = 1.05, FEW = 1.03, STEPS = 1.15, SEVERAL = 0.1;
     const ckl_conv_desc *d = desc;
     const conv_halo_config *c = config;
     const conv_halo_shape s = conv_halo_shape_of(c);
@@ -152,17 +153,19 @@ static plan_cost cost_halo(const void *desc, const ckl_device_info *device, cons
     const double turns = few ? ceil(of_sm / c->ctas) * c->ctas : of_sm;
     const conv_tensor x = conv_tensor_of(d, conv_read(d)), y = conv_tensor_of(d, conv_written(d));
     const double us = fmax(1, turns) * fmax(issue, load) / HERTZ * 1e6, images = 2 * (double)d->n * (double)d->k;
-    const bool cut = d->k % (SECTOR / 2) && d->k > s.channels; // pieces of a pixel that begin inside sectors
-    const double memory = images *
-                          ((double)(x.shape[2] * x.shape[3]) / READ + (double)(y.shape[2] * y.shape[3]) / WRITTEN) *
+    const double pixels_x = (double)(x.shape[2] * x.shape[3]), pixels_y = (double)(y.shape[2] * y.shape[3]);
+    const bool cut = d->k % (SECTOR / 2) && d->k > s.channels && // pieces of a pixel that begin inside sectors
+                     images * (pixels_x + pixels_y) > (double)device->l2_bytes;
+    const double memory = images * (pixels_x / READ + pixels_y / WRITTEN) *
                           (cut                 ? CUT
                            : s.channels < d->k ? 1
                                                : 1 / WHOLE);
     const double filters = turns < 1 ? FILTER * c->rows * c->columns : 0; // which nothing hides
-    const double narrow =
-                     c->step_w == 1 ? (c->wide == 1 && c->images == 1 ? NARROW : 1) * (c->columns <= 3 ? FEW : 1) : 1,
+    const double narrow = c->step_w == 1 ? (c->wide == 1 && c->images == 1 ? NARROW : 1) * (c->columns <= 3 ? FEW : 1)
+                                         : (c->columns > 3 ? STEPS : 1),
                  several = c->images > 1 ? SEVERAL : 0;
-    return (plan_cost){ START + filters + several + narrow * fmax(us, memory) + fmin(us, memory) / 8,
+    return (plan_cost){ START - (conv_is_early(d) ? EARLY : 0) + filters + several + narrow * fmax(us, memory) +
+                            fmin(us, memory) / 8,
                         issue > load ? "multiply-adds" : "loads" };
 }
 
@@ -231,7 +234,8 @@ static ckl_status launch_halo(const ckl_plan *plan, const void *args, ckl_stream
     const conv_tensor x = conv_tensor_of(d, conv_read(d)), y = conv_tensor_of(d, conv_written(d));
     if (!PLAN_ALIGNED(16, a.x, a.y, a.residual))
         FAIL(CKL_INVALID, "conv halo: a pointer is not aligned to 16 bytes; impl=depthwise takes any");
-    conv_params p = conv_params_of(d, &a);
+    conv_params p = conv_params_of(plan, d, &a);
+    conv_read_early(&p, 0, a.x, conv_span_bytes(&x, d->dtype));
     const int64_t channels_of_row = conv_halo_shape_of(plan->config).channels,
                   row_bytes = channels_of_row < d->k ? 2 * channels_of_row : 256; // whole pixels lie side by side
     p.mX = conv_pixels(a.x, &x, row_bytes);

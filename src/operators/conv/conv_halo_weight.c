@@ -11,6 +11,7 @@
 #include "base/math.h"
 #include "cute/kernel.h"
 #include "operators/conv/conv_sm90.h"
+#include "operators/conv/conv_wait.h"
 
 enum {
     GROUP = 8,      // channels of a warp
@@ -240,8 +241,7 @@ static void multiply(const conv_halo_weight_config *cfg)
         pipeline_init(&k.ring);
         fence_mbarrier_init();
     }
-    grid_wait();
-    launch_dependents();
+    conv_wait(&k.p);
     cta_sync();
     IF(eq(warp(), imm(k.size.workers / 32))) {
         IF(elect())
@@ -369,7 +369,7 @@ static ckl_status launch_halo_weight(const ckl_plan *plan, const void *args, ckl
     const conv_tensor x = conv_tensor_of(d, CONV_X), y = conv_tensor_of(d, CONV_Y);
     if (!PLAN_ALIGNED(16, a->x, a->dy))
         FAIL(CKL_INVALID, "conv halo_weight: a pointer is not aligned to 16 bytes; impl=depthwise_weight takes any");
-    conv_params p = conv_params_of(d, a);
+    conv_params p = conv_params_of(plan, d, a);
     p.mX = conv_pixels(a->x, &x, 256);
     p.mY = conv_pixels(a->dy, &y, 256);
     p.sums = plan_workspace(plan, a->workspace);

@@ -9,6 +9,7 @@
 #include "cute/kernel.h"
 #include "operators/conv/conv_epilogue.h"
 #include "operators/conv/conv_pointwise.h"
+#include "operators/conv/conv_wait.h"
 
 enum { THREADS = 256, BYTES = 16 }; // of a thread
 
@@ -33,8 +34,7 @@ static void write_patches(const gemm_sm90_config *cfg)
     }
     val there = lt(rest, conv_number(p.n)); // the image
     index = add(index, mul(convert(I64, rest), p.x[0]));
-    grid_wait();
-    launch_dependents();
+    conv_wait(&p);
     tensor rX = fragment(dtype, compact(leaf(vec)));
     fill(rX, conv_zero(dtype));
     IF(logical_and(there, inside))
@@ -110,7 +110,7 @@ static ckl_status launch_im2col(const ckl_plan *plan, const void *args, ckl_stre
     char *patches = plan_workspace(plan, a->workspace);
     if (!PLAN_ALIGNED(BYTES, a->x, a->w, a->y, a->residual))
         FAIL(CKL_INVALID, "conv im2col: a pointer is not aligned to 16 bytes; impl=sm80 takes any");
-    conv_params p = conv_params_of(d, a);
+    conv_params p = conv_params_of(plan, d, a);
     p.copies[0] = patches;
     TRY(plan_launch(plan, 1, (plan_grid){ .x = ceil_div(vectors_of(d), THREADS) }, &p, stream));
     const ckl_gemm_args x = {

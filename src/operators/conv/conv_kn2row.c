@@ -14,6 +14,7 @@
 #include "cute/kernel.h"
 #include "operators/conv/conv_epilogue.h"
 #include "operators/conv/conv_prepared.h"
+#include "operators/conv/conv_wait.h"
 #include "operators/gemm/gemm_plan.h"
 
 enum { THREADS = 256, FILTERS_MAX = 32, TAPS_MAX = 64, SUMS_MAX = 256, QUAD = 4, OCTET = 8 };
@@ -134,8 +135,7 @@ static void copy_filters(const conv_kn2row_config *c)
     val there = lt(rest, conv_number(c->data ? p.c : p.n)); // the filter of data, else the image
     val row = add(mul(filter, channels), min(channel, sub(channels, imm_as(U32, 1))));
     val from = add(mul(convert(I64, row), imm64(taps)), convert(I64, tap));
-    grid_wait();
-    launch_dependents();
+    conv_wait(&p);
     IF(there)
         set(conv_run_at(p.copies[1], dtype, convert(I64, e), 1), 0, at(conv_run_at(p.from[CONV_W], dtype, from, 1), 0));
 }
@@ -379,13 +379,14 @@ static ckl_status launch_kn2row(const ckl_plan *plan, const void *args, ckl_stre
     const int64_t copied = problem->filters;
     const gemm_sm90_config c = product_config(plan->config);
     char *products = plan_workspace(plan, ((const ckl_conv_args *)args)->workspace);
-    conv_params p = conv_params_of(d, &a);
+    conv_params p = conv_params_of(plan, d, &a);
     p.sums = products;
     p.packed_row = (uint32_t)row_of(d);
     p.copies[1] = products + products_bytes(d);
     p.packed_channels = (uint32_t)copied_row(d, problem->data);
     if ((!is_copied(product) && !PLAN_ALIGNED(16, a.x)) || (!copied && !PLAN_ALIGNED(16, a.w)))
         FAIL(CKL_INVALID, "conv kn2row: x or w is not aligned to 16 bytes; impl=sm80 takes any");
+    p.early_bytes[0] = 0; // x is the product's
     if (copied)
         TRY(plan_launch(plan, FILTERS, (plan_grid){ .x = ceil_div(copied, THREADS) }, &p, stream));
     const void *filters = copied ? p.copies[1] : a.w;

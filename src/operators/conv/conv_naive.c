@@ -2,6 +2,7 @@
 #include "base/math.h"
 #include "cute/kernel.h"
 #include "operators/conv/conv_epilogue.h"
+#include "operators/conv/conv_wait.h"
 
 /* The coordinates of element `number` of a shape, last mode fastest. */
 static void coordinates_of(val number, const val *shape, val *out)
@@ -144,8 +145,7 @@ void conv_naive(const void *config, int kernel)
     val element = add(mul(convert(I64, cta_x()), imm(cfg->threads)), convert(I64, thread())), count = sizes[0];
     for (int i = 1; i < CONV_RANK; i++)
         count = mul(count, sizes[i]);
-    grid_wait();
-    launch_dependents();
+    conv_wait(&p);
     coordinates_of(element, sizes, at);
     IF(lt(element, count)) {
         if (data)
@@ -196,7 +196,7 @@ static ckl_status admit_naive(const void *desc, const ckl_device_info *device, c
 static ckl_status launch_naive(const ckl_plan *plan, const void *args, ckl_stream stream)
 {
     const conv_naive_config *c = plan->config;
-    const conv_params params = conv_params_of(plan->desc, args);
+    const conv_params params = conv_params_of(plan, plan->desc, args);
     return plan_launch(plan, 0, (plan_grid){ .x = ceil_div(threads_needed(plan->desc), c->threads) }, &params, stream);
 }
 

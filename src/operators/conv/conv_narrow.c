@@ -9,6 +9,7 @@
 #include "cute/kernel.h"
 #include "operators/conv/conv_narrow_kernel.h"
 #include "operators/conv/conv_packed.h"
+#include "operators/conv/conv_wait.h"
 
 enum {
     THREADS = CONV_NARROW_THREADS,
@@ -257,8 +258,7 @@ void conv_narrow(const void *config, int kernel)
     describe_tiles(&k);
     describe_memory(&k);
     describe_threads(&k);
-    grid_wait();
-    launch_dependents();
+    conv_wait(&k.p);
     if (k.size.real < cfg->chunk)
         conv_narrow_clear(&k);
     conv_narrow_load_filters(&k);

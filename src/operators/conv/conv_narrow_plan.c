@@ -232,7 +232,7 @@ static ckl_status launch_narrow(const ckl_plan *plan, const void *args, ckl_stre
     if (!PLAN_ALIGNED(in, a->x, a->dy) || !PLAN_ALIGNED(c->vec == UNIT && !c->copied ? 16 : 2, a->w) ||
         !PLAN_ALIGNED(out, a->y, a->dx))
         FAIL(CKL_INVALID, "conv narrow: a pointer is not aligned to what is copied at once; impl=sm80 takes any");
-    conv_params p = conv_turned_params(plan->desc, a);
+    conv_params p = conv_turned_params(plan, plan->desc, a);
     const int64_t tiles = (int64_t)tiles_of(d);
     if (tiles == 0)
         return CKL_OK;

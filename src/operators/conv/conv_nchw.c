@@ -307,6 +307,7 @@ static void describe_product(const conv_nchw_config *cfg)
                                   .ring = &k.ring,
                                   .load = load_tiles,
                                   .consume = consume,
+                                  .p = &k.p,
                                   .of = &k });
 }
 

@@ -8,6 +8,7 @@
 #include "cute/kernel.h"
 #include "operators/conv/conv_nchw.h"
 #include "operators/conv/conv_packed.h"
+#include "operators/conv/conv_wait.h"
 
 enum { VECTOR = 8, ALONG_PLANE = 8, WARPS = CONV_PACK_THREADS / 32 };
 
@@ -125,8 +126,7 @@ void conv_nchw_copy(ckl_dtype dtype, bool pairs)
     conv_values p = params_of(conv);
     const plane_copy x = copy_of(p.from[CONV_X], p.copies[0], p.x_size, p.packed_channels, pairs ? 2 : 1);
     const plane_copy w = copy_of(p.from[CONV_W], p.copies[1], p.filter, p.packed_left, 1);
-    grid_wait();
-    launch_dependents();
+    conv_wait(&p);
     IF(lt(cta_x(), p.packed_row)) {
         make(&x, cta_x(), dtype);
     }

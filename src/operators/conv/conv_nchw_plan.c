@@ -180,13 +180,17 @@ ckl_status conv_nchw_copy_launch(const ckl_plan *plan, int kernel, const conv_pl
 {
     const conv_planes *x = &copies[0], *w = &copies[1];
     const int64_t first = copy_ctas(x, pairs ? 2 : 1), all = first + copy_ctas(w, 1);
-    const conv_params p = { .from = { [CONV_X] = x->from, [CONV_W] = w->from },
-                            .copies = { x->to, w->to },
-                            .x_size = { x->outer, x->channels, x->places },
-                            .filter = { w->outer, w->channels, w->places },
-                            .packed_row = (uint32_t)first,
-                            .packed_channels = (uint32_t)x->pitch,
-                            .packed_left = (uint32_t)w->pitch };
+    conv_params p = { .from = { [CONV_X] = x->from, [CONV_W] = w->from },
+                      .copies = { x->to, w->to },
+                      .x_size = { x->outer, x->channels, x->places },
+                      .filter = { w->outer, w->channels, w->places },
+                      .packed_row = (uint32_t)first,
+                      .packed_channels = (uint32_t)x->pitch,
+                      .packed_left = (uint32_t)w->pitch };
+    for (int i = 0; i < 2; i++) {
+        const conv_planes *c = &copies[i];
+        conv_read_early(&p, i, c->from, product_i64(product_i64(c->outer, c->channels), product_i64(c->places, 2)));
+    }
     return all == 0 ? CKL_OK : plan_launch(plan, kernel, (plan_grid){ .x = all }, &p, stream);
 }
 
@@ -264,7 +268,10 @@ static ckl_status launch_nchw_sm90(const ckl_plan *plan, const void *args, ckl_s
         TRY(copy_channels(plan, from, w, workspace, stream));
     w = p->filter_copy ? workspace : w;
     from = p->x_copy ? workspace + p->filter_copy : from;
-    return launch_product(plan, conv_params_of(d, a), from, to, w, stream);
+    conv_params params = conv_params_of(plan, d, a);
+    params.early_bytes[0] = p->x_copy ? 0 : params.early_bytes[0];
+    params.early_bytes[1] = p->filter_copy ? 0 : params.early_bytes[1];
+    return launch_product(plan, params, from, to, w, stream);
 }
 
 static const field nchw_sm90_fields[] = CONV_FIELDS(conv_nchw_config, CONV_NCHW_CONFIG);

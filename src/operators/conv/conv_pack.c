@@ -9,6 +9,7 @@
 #include "cute/kernel.h"
 #include "operators/conv/conv_epilogue.h"
 #include "operators/conv/conv_packed.h"
+#include "operators/conv/conv_wait.h"
 
 enum { VECTOR_MAX = 8 };
 
@@ -130,8 +131,7 @@ void conv_pack(ckl_dtype dtype, bool across, bool fold, bool back)
         return;
     }
     conv_values p = params_of(conv);
-    grid_wait();
-    launch_dependents();
+    conv_wait(&p);
     const vector_place v = (across ? place_across : place_along)(&p, vector);
     const vector_elements e = (fold ? elements_of : channels_of)(&p, &v, vector);
     val bytes = imm((int)ckl_dtype_bytes(dtype)), plain = add(p.from[CONV_X], convert(U64, mul(v.plain, wide(bytes))));

@@ -228,6 +228,8 @@ ckl_status conv_packed_copy(const ckl_plan *plan, int kernel, const conv_packed_
                            .packed_left = which == CONV_X && p->inner.desc.s != d->s ? (uint32_t)d->pad_left : 0 };
     for (int i = 0; i < CONV_RANK; i++)
         params.x[i] = t.stride[i];
+    if (kernel != CONV_PACKED_OUT) // else the copy is what is read, which the launch before writes
+        conv_read_early(&params, 0, plain, conv_span_bytes(&t, type_of(d, which)));
     return plan_launch(plan, kernel, (plan_grid){ .x = ceil_div(vectors, CONV_PACK_THREADS) }, &params, stream);
 }
 

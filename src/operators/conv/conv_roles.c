@@ -19,6 +19,7 @@ static void initialise(const conv_roles *r)
             r->barriers(r->of);
         fence_mbarrier_init();
     }
+    prefetch_early(32, r->p->early, r->p->early_bytes, 2); // another thread than that of the barriers
     if (r->prepare)
         r->prepare(r->of);
     cluster_sync();

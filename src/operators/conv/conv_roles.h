@@ -8,6 +8,7 @@
 #include "cute/pipeline.h"
 #include "cute/staging.h"
 #include "cute/tma.h"
+#include "operators/conv/conv_config.h"
 
 enum { CONV_WARPGROUP = 128 };
 
@@ -21,6 +22,7 @@ typedef struct conv_roles {
     void (*load)(const void *of);     // one thread
     void (*assist)(const void *of);   // the producer's warpgroup beside it
     void (*consume)(const void *of);  // the consumers
+    const conv_values *p;             // the kernel's parameters
     const val *beside; // if given, a predicate: the launch before is waited for at the end, not at the start
     const void *of;
 } conv_roles;

@@ -11,6 +11,7 @@
 #include "cute/vectors.h"
 #include "operators/conv/conv_epilogue.h"
 #include "operators/conv/conv_skinny.h"
+#include "operators/conv/conv_wait.h"
 
 enum { LOADS_MAX = SKINNY_AHEAD_MAX * SKINNY_FEW_MAX };
 
@@ -255,8 +256,7 @@ static void multiply(const conv_skinny_config *c)
     const bool of_weights = c->form.direction == CKL_CONV_WEIGHT;
     k.rKept = fragment(F32, compact(shape(c->vec, c->runs, c->few)));
     find_place(&k);
-    grid_wait();
-    launch_dependents();
+    conv_wait(&k.p);
     if (of_weights)
         fill(k.rKept, immf(0));
     else

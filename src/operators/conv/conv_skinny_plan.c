@@ -207,9 +207,10 @@ static int64_t workspace_skinny(const ckl_plan *plan)
     return c->slices == 1 ? 0 : c->slices * s.few * s.wide * (int64_t)sizeof(float);
 }
 
-static conv_params params_of_product(const ckl_conv_desc *d, const ckl_conv_args *a, const skinny_sizes *s)
+static conv_params params_of_product(const ckl_plan *plan, const ckl_conv_args *a, const skinny_sizes *s)
 {
-    conv_params p = conv_params_of(d, a);
+    const ckl_conv_desc *d = plan->desc;
+    conv_params p = conv_params_of(plan, d, a);
     const ckl_gemm_args matrices = conv_pointwise_matrices(d, a);
     if (d->direction != CKL_CONV_WEIGHT)
         p.from[CONV_W] = matrices.b; // from the tap on that sees something
@@ -231,7 +232,7 @@ static ckl_status launch_skinny(const ckl_plan *plan, const void *args, ckl_stre
     const skinny_sizes s = sizes_of(d);
     const int64_t blocks = blocks_of(&s, c), resident = max_i64(1, plan->kernels[0].clusters_resident / blocks);
     const bool of_weights = d->direction == CKL_CONV_WEIGHT;
-    conv_params p = params_of_product(d, a, &s);
+    conv_params p = params_of_product(plan, a, &s);
     p.sums = plan_workspace(plan, a->workspace);
     const int64_t bytes = (int64_t)ckl_dtype_bytes(d->dtype), out = (int64_t)ckl_dtype_bytes(d->out);
     const void *wide = p.from[skinny_wide_side(c)], *few = p.from[skinny_few_side(c)];

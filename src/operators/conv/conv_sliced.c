@@ -164,7 +164,7 @@ ckl_status conv_sliced_launch(const ckl_plan *plan, const conv_sm90_config *c, c
     const int64_t images = conv_sm90_sum_images(products, c);
     conv_tensor in_slices[CONV_TENSORS] = { at[CONV_X], at[CONV_W], at[CONV_Y] };
     ckl_conv_args a = *args;
-    conv_params p = conv_params_of(d, args);
+    conv_params p = conv_params_of(plan, d, args);
     if (!PLAN_ALIGNED(16, a.x, a.w, a.dy)) // sums are written by any alignment
         FAIL(CKL_INVALID, "conv %s: a pointer is not aligned to 16 bytes; impl=sm80 takes any", plan->impl->name);
     p.sums = sums;

@@ -12,6 +12,7 @@
 #include "cute/vectors.h"
 #include "operators/conv/conv_epilogue.h"
 #include "operators/conv/conv_sliding.h"
+#include "operators/conv/conv_wait.h"
 
 /* Everything a thread knows. */
 typedef struct sliding {
@@ -391,8 +392,7 @@ void conv_sliding(const void *config, int kernel)
     shared_filters filters;
     k.rSum = fragment(F32, compact(shape(cfg->vec, cfg->cols, sliding_window(cfg))));
     fill(k.rSum, immf(0));
-    grid_wait();
-    launch_dependents();
+    conv_wait(&k.p);
     find_place(&k);
     find_x(&k);
     if (cfg->planes) // many of a CTA's threads have the same

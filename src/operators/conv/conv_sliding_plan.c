@@ -217,7 +217,7 @@ static ckl_status launch_sliding(const ckl_plan *plan, const void *args, ckl_str
     const bool aligned = PLAN_ALIGNED(in, a.x) && PLAN_ALIGNED(all->vec * (int64_t)ckl_dtype_bytes(d->dtype), a.w) &&
                          PLAN_ALIGNED(min_i64(16, out), a.y, a.residual);
     const sliding_config c = sliding_of_kernel(all, !aligned);
-    const conv_params params = conv_params_of(&forward, &a);
+    const conv_params params = conv_params_of(plan, &forward, &a);
     return plan_launch(plan, !aligned, (plan_grid){ .x = ceil_div(threads_of(d, &c), SLIDING_THREADS), .y = 1, .z = 1 },
                        &params, stream);
 }
@@ -316,7 +316,7 @@ static double bytes_per_us(const sliding_config *c, double of_sm)
 static plan_cost cost_sliding(const void *desc, const ckl_device_info *device, const void *config)
 {
     const double WARP = 0.55, RATE = 2.9, COPIES_WARP = 0.45, COPIES_RATE = 2.64, TOGETHER = 0.82, ROWS_TOGETHER = 0.92,
-                 FULL = 0.75, COPY = 6, BYTES = 1.5, RING = 0.8, WAIT = 150, TURN = 380;
+                 FULL = 0.75, COPY = 6, BYTES = 1.5, RING = 0.8, WAIT = 150, TURN = 380, EARLY = 0.75;
     const ckl_conv_desc plane = conv_depthwise_plane(desc), *d = &plane;
     const sliding_config *c = config;
     const int64_t rows_y = conv_tensor_of(d, conv_written(d)).shape[2];
@@ -343,6 +343,7 @@ static plan_cost cost_sliding(const void *desc, const ckl_device_info *device, c
                                                    .us = c->async ? RING : 0 },
                                   device);
     cost.us *= unsure(c, rows, of_sm > 1 && rows < (double)rows_y, is_full);
+    cost.us -= conv_is_early(d) ? EARLY : 0;
     return cost;
 }
 

@@ -11,6 +11,7 @@
 #include "cute/kernel.h"
 #include "operators/conv/conv_epilogue.h"
 #include "operators/conv/conv_mma.h"
+#include "operators/conv/conv_wait.h"
 #include "skeletons/stage_loop.h"
 
 enum { DEPTH_MAX = CONV_SM80_ROW, THREADS = CONV_SM80_THREADS, ROWS_MAX = 128, MINE_MAX = 16 };
@@ -310,8 +311,7 @@ void conv_sm80(const void *config, int kernel)
     gather A = gather_of(cfg, "A", cfg->tile_m, cfg->vec_a), B = gather_of(cfg, "B", cfg->tile_n, cfg->vec_b);
     find_pixels(cfg, &p, &s, row, group, &A);
     find_filters(cfg, &p, &s, col, group, &B);
-    grid_wait();
-    launch_dependents();
+    conv_wait(&p);
     tiled_mma mma = conv_mma(form);
     tensor acc = fragment_C(&mma, cfg->tile_m, cfg->tile_n); // (MMA,MMA_M,MMA_N)
     fill(acc, convert(conv_sum_type(form), imm(0)));
@@ -418,7 +418,7 @@ static ckl_status launch_sm80(const ckl_plan *plan, const void *args, ckl_stream
     const void *from = d->direction == CKL_CONV_DATA ? x->dy : x->x;
     const int kernel = !PLAN_ALIGNED(vec * (int64_t)ckl_dtype_bytes(d->dtype), from, x->w);
     const conv_sm80_config c = config_of(all, kernel);
-    const conv_params params = conv_params_of(d, args);
+    const conv_params params = conv_params_of(plan, d, args);
     const plan_grid grid = { ceil_div(pixels_of(d), c.tile_m), ceil_div(outputs_of(d), c.tile_n), d->groups };
     return plan_launch(plan, kernel, grid, &params, stream);
 }

@@ -11,6 +11,7 @@
 #include "cute/kernel.h"
 #include "operators/conv/conv_mma.h"
 #include "operators/conv/conv_sm90.h"
+#include "operators/conv/conv_wait.h"
 #include "skeletons/stage_loop.h"
 
 enum {
@@ -247,8 +248,7 @@ static void sum_products(const conv_sm80_weight_config *cfg)
     k.column = mul(column_tile, imm(TILE));
     k.first_tile = div(mul(tiles, slice), imm(cfg->slices));
     find_rows(&k);
-    grid_wait();
-    launch_dependents();
+    conv_wait(&k.p);
     k.mma = conv_mma(&cfg->form);
     k.acc = fragment_C(&k.mma, TILE, TILE);
     fill(k.acc, immf(0));
@@ -331,7 +331,7 @@ static ckl_status launch_sm80_weight(const ckl_plan *plan, const void *args, ckl
     const ckl_conv_desc *d = plan->desc;
     const ckl_conv_args *a = args;
     const conv_sm80_weight_config *c = plan->config;
-    conv_params p = conv_params_of(d, a);
+    conv_params p = conv_params_of(plan, d, a);
     p.sums = plan_workspace(plan, a->workspace);
     const plan_grid grid = { ceil_div(d->k / d->groups, TILE), ceil_div(columns_in_all(d), TILE) * c->slices,
                              d->groups };

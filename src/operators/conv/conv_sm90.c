@@ -408,5 +408,6 @@ void conv_sm90(const void *config, int kernel)
                                   .assist = cfg->zeros ? zero_unseen : NULL,
                                   .consume = consume,
                                   .beside = several ? &beside : NULL,
+                                  .p = &k.p,
                                   .of = &k });
 }

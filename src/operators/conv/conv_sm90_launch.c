@@ -283,12 +283,25 @@ static ckl_status launch_all_data(const ckl_plan *plan, const conv_sm90_config *
     return CKL_OK;
 }
 
+static bool sees_all_taps(const ckl_conv_desc *d)
+{
+    conv_mode m[CONV_MODES];
+    conv_modes(d, m);
+    int64_t first;
+    bool all = true;
+    for (int i = 0; i < CONV_MODES; i++)
+        all &= conv_seen_taps(&m[i], &first) == m[i].filter;
+    return all;
+}
+
 ckl_status conv_sm90_launch(const ckl_plan *plan, const conv_sm90_config *c, const ckl_conv_desc *desc,
                             const ckl_conv_args *a, const conv_tensor at[CONV_TENSORS], ckl_stream stream)
 {
     ckl_conv_desc all = *desc, *d = &all;
     all.groups /= c->together;
-    conv_params p = conv_params_of(d, a);
+    conv_params p = conv_params_of(plan, d, a);
+    if (p.early_bytes[1]) // of all groups
+        conv_read_early(&p, 1, a->w, sees_all_taps(d) ? conv_span_bytes(&at[CONV_W], d->dtype) : 0);
     const int64_t row_bytes = c->tile_k * (int64_t)ckl_dtype_bytes(d->dtype);
     const conv_tensor x = in_groups(&at[CONV_X], d->groups), y = in_groups(&at[CONV_Y], d->groups);
     p.mW = filters(a->w, &at[CONV_W], d->groups);

@@ -305,6 +305,7 @@ static void describe_product(const conv_sm90_weight_config *cfg)
                                   .prepare = cfg->form.bias ? write_ones : NULL,
                                   .load = load_tiles,
                                   .consume = consume,
+                                  .p = &k.p,
                                   .of = &k });
 }
 

@@ -330,7 +330,7 @@ ckl_status conv_weight_launch(const ckl_plan *plan, const conv_sm90_weight_confi
     char *sums = a->workspace;
     if (!PLAN_ALIGNED(16, a->x, a->dy) || (direct && !PLAN_ALIGNED(16, a->dw)))
         FAIL(CKL_INVALID, "conv sm90_weight: a pointer is not aligned to 16 bytes; impl=naive takes any");
-    conv_params p = conv_params_of(d, a);
+    conv_params p = conv_params_of(plan, d, a);
     p.mX = conv_pixels(a->x, &at[CONV_X], 256);
     p.mY = conv_pixels(a->dy, &at[CONV_Y], 256);
     p.mW = sums_map(d, direct ? a->dw : sums, direct ? d->c : sum_pitch(d), c->slices);

@@ -19,6 +19,7 @@
 #include "cute/kernel.h"
 #include "operators/conv/conv_roles.h"
 #include "operators/conv/conv_stem_kernel.h"
+#include "operators/conv/conv_wait.h"
 
 enum {
     WARPGROUP = CONV_WARPGROUP,
@@ -455,8 +456,7 @@ void conv_stem(const void *config, int kernel)
             tma_prefetch(&k.tmaY);
     conv_stem_clear(&k);
     cta_sync();
-    grid_wait();
-    launch_dependents();
+    conv_wait(&k.p);
     conv_stem_load_first(&k);
     conv_load_vectors(&cfg->form, &k.p, sub(conv_number(k.p.k), imm(1)), coordinates_of(&k), 1, k.first, 0, &k.vectors);
     fill(k.acc, immf(0)); // once: the first wgmma of a tile ignores them

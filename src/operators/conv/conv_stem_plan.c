@@ -93,6 +93,11 @@ static double tiles_of(const ckl_conv_desc *d, const conv_stem_config *c)
     return (double)d->n * (double)ceil_div(m[1].y, c->tile_h) * (double)ceil_div(m[2].y, c->tile_w);
 }
 
+static int64_t filter_tiles(const ckl_conv_desc *d, const conv_stem_config *c)
+{
+    return ceil_div(d->k, c->tile_n);
+}
+
 /*
  * Planes of an odd number of columns are stored in runs of pixels: whole rows, or parts of one. So are those whose rows
  * are no whole sectors, if L2 does not hold them all: pairs of columns leave pieces of sectors there, and 3 to 768 of
@@ -140,13 +145,10 @@ static bool candidate_stem(const void *desc, const ckl_device_info *device, int 
     else if (whole_pixels(d) && loads_of(c) > LOADS_MAX)
         c->vec = (int)d->c;
     c->several = c->tile_n < d->k;
-    c->ctas = ctas_of(c, device);
+    const double of_sm = tiles_of(d, c) * (double)filter_tiles(d, c) / device->sm_count; // tiles
+    const int wanted = of_sm <= 1 ? 1 : (int)fmax(c->tile_n < 64 ? 3 : 2, ceil(of_sm));
+    c->ctas = (int)min_i64(ctas_of(c, device), wanted);
     return true;
-}
-
-static int64_t filter_tiles(const ckl_conv_desc *d, const conv_stem_config *c)
-{
-    return ceil_div(d->k, c->tile_n);
 }
 
 static double bytes_of_y(const ckl_conv_desc *d)
@@ -323,7 +325,7 @@ static ckl_status launch_stem(const ckl_plan *plan, const void *args, ckl_stream
     const ckl_conv_args *a = args;
     const conv_stem_config *c = plan->config;
     const conv_tensor y = conv_tensor_of(d, CONV_Y);
-    conv_params p = conv_turned_params(plan->desc, a);
+    conv_params p = conv_turned_params(plan, plan->desc, a);
     if (!PLAN_ALIGNED(c->direct ? (c->pairs ? 2 : 1) * (int64_t)ckl_dtype_bytes(d->out) : 16, a->y, a->dx))
         FAIL(CKL_INVALID, "conv stem: y is not aligned to what is stored at once; impl=sm80 takes any");
     if (!PLAN_ALIGNED(c->vec * (int64_t)ckl_dtype_bytes(d->dtype), a->x, a->dy))

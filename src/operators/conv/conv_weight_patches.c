@@ -14,6 +14,7 @@
 #include "cute/kernel.h"
 #include "operators/conv/conv_epilogue.h"
 #include "operators/conv/conv_packed.h"
+#include "operators/conv/conv_wait.h"
 
 enum { VECTOR = 8, PIXELS = 4 };
 
@@ -96,8 +97,7 @@ void conv_write_patches(ckl_dtype dtype, bool of_dy)
         from[e] = source_of(&p, of_dy, h, w, &column);
         next_column(&p, of_dy, &column);
     }
-    grid_wait();
-    launch_dependents();
+    conv_wait(&p);
     tensor rX = fragment(dtype, compact(shape(VECTOR, PIXELS)));
     UNROLL(i, PIXELS)
         for (int e = 0; e < VECTOR; e++) {
@@ -192,9 +192,10 @@ ckl_status conv_patches_launch(const ckl_plan *plan, conv_packed_way way, const 
     const ckl_conv_desc *d = plan->desc;
     const int which = operand_of(way), other = CONV_X + CONV_Y - which;
     const conv_tensor from = conv_tensor_of(d, which), rows = conv_tensor_of(d, other);
-    conv_params params = conv_params_of(d, &(ckl_conv_args){ .x = NULL });
+    conv_params params = conv_params_of(plan, d, &(ckl_conv_args){ .x = NULL });
     params.from[CONV_X] = *operand;
     params.from[CONV_Y] = *workspace;
+    conv_read_early(&params, 0, *operand, conv_span_bytes(&from, d->dtype));
     params.c = from.shape[4];
     params.packed_row = (uint32_t)p->row[which];
     params.packed_channels = (uint32_t)p->channels[which];

@@ -4,6 +4,7 @@
 #include "base/fields.h"
 #include "cutekernellib/operators/gemm.h"
 #include "plan/plan.h"
+#include "skeletons/prefetch.h"
 
 /* What a problem and an epilogue both say, in the runs that both have. */
 #define GEMM_MATH(X, owner)                                                                 \
@@ -249,13 +250,6 @@ enum { GEMM_GROUPED_M = 1, GEMM_GROUPED_K = 2 };
     X(owner, i64, slice_k)   /* elements of K of a slice but for the last */         \
     X(owner, pointer, parts) /* sums of the slices, a block of D each */
 
-/* What comes to L2 while the kernel before may still run: A and B where they are small, else 0 bytes of them. */
-#define GEMM_EARLY_PARAMS(X, owner) \
-    X(owner, pointer, early_a)      \
-    X(owner, u32, early_a_bytes)    \
-    X(owner, pointer, early_b)      \
-    X(owner, u32, early_b_bytes)
-
 /* Parameters of the kernels that address memory themselves, and A and B of those that load these by TMA. */
 #define GEMM_PARAMS(X, owner)    \
     X(owner, tensor, A)          \
@@ -279,7 +273,7 @@ enum { GEMM_GROUPED_M = 1, GEMM_GROUPED_K = 2 };
     X(owner, pointer, offsets)   \
     X(owner, u32, groups)        \
     GEMM_SLICES_PARAMS(X, owner) \
-    GEMM_EARLY_PARAMS(X, owner)  \
+    EARLY_PARAMS(X, owner, 2)    \
     GEMM_EPILOGUE_PARAMS(X, owner)
 
 KERNEL_PARAMS(gemm, GEMM_PARAMS);

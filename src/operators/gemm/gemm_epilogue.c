@@ -4,7 +4,6 @@
 #include "cute/kernel.h"
 #include "operators/gemm/gemm_epilogues.h"
 #include "skeletons/activation.h"
-#include "skeletons/prefetch.h"
 
 /* x clamped to [-most, most]: derivatives are constant beyond, but 0 times infinity would not be. */
 static val clamped(val x, double most)
@@ -146,14 +145,6 @@ static void take_group_of_k(gemm_epilogue e, gemm_values *p, const gemm_values *
     p->a = gmem_address(p->a, e.ab, skipped_A);
     p->b = gmem_address(p->b, e.b, skipped_B);
     p->k = sub(gemm_first_row(all, add(convert(U32, group), imm(1))), first);
-}
-
-void gemm_prefetch(val a, val a_bytes, val b, val b_bytes)
-{
-    IF(eq(thread(), imm(32))) { // the first one has enough to begin with
-        prefetch_share(a, a_bytes, CKL_U8);
-        prefetch_share(b, b_bytes, CKL_U8);
-    }
 }
 
 gemm_values gemm_product_of(gemm_epilogue e, int grouped, const gemm_values *all, val product)

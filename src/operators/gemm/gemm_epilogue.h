@@ -56,9 +56,6 @@ val gemm_f32_of_f8(ckl_dtype dtype, val byte);
 /* The scale of row i of A, which has `extent`, or of column i of B, for a block of K; 1 without scales of blocks. */
 val gemm_block_scale(gemm_epilogue e, char matrix, const gemm_values *p, val i, val extent, val block);
 
-/* Asks L2 for small operands, which the kernel before may still be writing (GEMM_EARLY_PARAMS). */
-void gemm_prefetch(val a, val a_bytes, val b, val b_bytes);
-
 /* The parameters of one product of a batch, or of one group of K; `grouped` as in configs. */
 gemm_values gemm_product_of(gemm_epilogue e, int grouped, const gemm_values *all, val product);
 

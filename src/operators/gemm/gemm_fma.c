@@ -240,7 +240,7 @@ void gemm_fma(const void *config, int kernel)
     launch_bounds(kernel == 0 ? gemm_fma_threads(cfg) : gemm_fma_group_threads(cfg), kernel == 0 ? cfg->ctas : 0);
     gemm_values all = params_of(gemm);
     if (kernel == 0)
-        gemm_prefetch(all.early_a, all.early_a_bytes, all.early_b, all.early_b_bytes);
+        prefetch_early(32, all.early, all.early_bytes, 2);
     grid_wait();
     if (!cfg->sliced)
         IF(eq(all.alone, imm(0)))

@@ -160,7 +160,7 @@ void gemm_gemv(const void *config, int kernel)
     k.few = rows_of(&k, cfg->many_a ? 'b' : 'a', cfg->few, k.column, 1);
     tensor sums = fragment(F32, compact(shape(cfg->rows, cfg->few))); // (MANY,FEW)
     fill(sums, immf(0));
-    gemm_prefetch(k.p.early_a, k.p.early_a_bytes, k.p.early_b, k.p.early_b_bytes);
+    prefetch_early(32, k.p.early, k.p.early_bytes, 2);
     grid_wait();
     launch_dependents();
     multiply(&k, sums);

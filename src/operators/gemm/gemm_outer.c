@@ -128,7 +128,7 @@ void gemm_outer(const void *config, int kernel)
     val along_n = convert(U32, div_up(all.n, tile_n));
     val along_m = convert(U32, div_up(all.m, tile_m));
     val rest = div(cta_x(), along_n);
-    gemm_prefetch(all.early_a, all.early_a_bytes, all.early_b, all.early_b_bytes);
+    prefetch_early(32, all.early, all.early_bytes, 2);
     grid_wait();
     launch_dependents();
     outer_kernel k = { .cfg = c, .p = gemm_product_of(c->epilogue, 0, &all, div(rest, along_m)) };

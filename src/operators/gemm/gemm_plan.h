@@ -98,9 +98,8 @@ static inline float gemm_factor(const float *given)
  */
 uint32_t gemm_early_bytes(const ckl_gemm_desc *d, char name);
 
-#define GEMM_EARLY_OF_CALL(desc, x)                                                     \
-    .early_a = (x)->a, .early_a_bytes = gemm_early_bytes(desc, 'a'), .early_b = (x)->b, \
-    .early_b_bytes = gemm_early_bytes(desc, 'b')
+#define GEMM_EARLY_OF_CALL(desc, x) \
+    .early = { (x)->a, (x)->b }, .early_bytes = { gemm_early_bytes(desc, 'a'), gemm_early_bytes(desc, 'b') }
 
 /*
  * Parameters of the kernels that address memory themselves; the launch of one, and of one that loads A and B by TMA, if

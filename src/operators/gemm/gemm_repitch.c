@@ -291,6 +291,7 @@ void gemm_repitch(const gemm_epilogue *e)
     enum { CTAS = 4 }; // of an SM: with more registers there are two, whose loads keep memory busy half of the time
     launch_bounds(GEMM_REPITCH_THREADS, CTAS);
     gemm_repitch_values p = params_of(gemm_repitch);
+    prefetch_early(0, p.from, p.from_bytes, 2);
     grid_wait();
     launch_dependents();
     val other = ge(cta_x(), p.second);

@@ -19,6 +19,7 @@ enum {
  */
 #define GEMM_REPITCH_PARAMS(X, owner) \
     X(owner, pointer, from, [2])      \
+    X(owner, u32, from_bytes, [2])    \
     X(owner, i64, from_ld, [2])       \
     X(owner, i64, from_stride, [2])   \
     X(owner, pointer, to, [2])        \

@@ -47,6 +47,7 @@ static void describe_copy(const gemm_copies *copies, char matrix, const void *fr
 {
     const gemm_matrix x = gemm_matrix_of(&copies->from, matrix);
     p->from[i] = from;
+    p->from_bytes[i] = copies->from.gather ? 0 : gemm_early_bytes(&copies->from, matrix);
     p->from_ld[i] = x.ld;
     p->from_stride[i] = x.stride;
     p->to[i] = to;

@@ -42,7 +42,7 @@ static void initialise(const sm90_kernel *k)
         gemm_sm90_parts_init(k);
         fence_mbarrier_init();
     }
-    gemm_prefetch(k->p.early_a, k->p.early_a_bytes, k->p.early_b, k->p.early_b_bytes);
+    prefetch_early(32, k->p.early, k->p.early_bytes, 2);
     cluster_sync();
     grid_wait(); // what is above overlaps the end of the kernel before
     IF(eq(k->p.alone, imm(0)))

@@ -182,7 +182,7 @@ int gemm_sm90_parts(const gemm_sm90_config *config);
     X(owner, pointer, offsets)     \
     X(owner, u32, groups)          \
     X(owner, u32, alone)           \
-    GEMM_EARLY_PARAMS(X, owner)
+    EARLY_PARAMS(X, owner, 2)
 
 KERNEL_PARAMS(gemm_sm90, GEMM_SM90_PARAMS);
 

@@ -100,7 +100,12 @@ ckl_status gemm_sm90_launch(const ckl_plan *plan, const gemm_sm90_config *c, con
         .alone = c->alone,
     };
     if (c->batched == GEMM_SLICES_OF_K) // the last one may reach beyond the operands
-        params.early_a_bytes = params.early_b_bytes = 0;
+        params.early_bytes[0] = params.early_bytes[1] = 0;
+    const void *const workspace = plan_workspace(plan, x->workspace);
+    if (plan_overlap(x->a, 1, workspace, plan->workspace_bytes)) // copies, which the launch before writes
+        params.early_bytes[0] = 0;
+    if (plan_overlap(x->b, 1, workspace, plan->workspace_bytes))
+        params.early_bytes[1] = 0;
     const int64_t tiles = gemm_sm90_tiles(d, c);
     const int64_t clusters = c->persistent ? min_i64(tiles, plan->kernels[0].clusters_resident) : tiles;
     const plan_grid grid = { .x = clusters * c->cluster_m * c->cluster_n * c->split };

@@ -209,7 +209,7 @@ void gemm_unaligned(const void *config, int kernel)
     k.mma = make_tiled_mma(mma_sync_atom(cfg->epilogue.ab), 1, 1);
     k.acc = fragment_C(&k.mma, cfg->rows, cfg->columns);
     fill(k.acc, immf(0));
-    gemm_prefetch(all.early_a, all.early_a_bytes, all.early_b, all.early_b_bytes);
+    prefetch_early(32, all.early, all.early_bytes, 2);
     grid_wait();
     launch_dependents();
     const gemm_warp_sums sums = { cfg->rows, cfg->columns, cfg->warps, k.ring, cfg->rows * cfg->columns,

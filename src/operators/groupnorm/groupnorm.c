@@ -3,6 +3,7 @@
 #include "operators/groupnorm/groupnorm_config.h"
 #include "operators/norm_lab.h"
 #include "operators/operators.h"
+#include "skeletons/prefetch.h"
 #include "skeletons/two_pass.h"
 
 /* Validation */
@@ -103,6 +104,13 @@ static workspace_parts workspace_of(const ckl_plan *plan, groupnorm_slicing slic
     return w;
 }
 
+/* Of x and of dy, which L2 is asked for while the launch before may still run. */
+static uint32_t early_bytes(const ckl_groupnorm_desc *d)
+{
+    const int64_t bytes = product_i64(elements_of(d), dtype_bytes(d->dtype));
+    return d->direction == CKL_DIRECTION_BACKWARD && 2 * bytes <= PREFETCHED_BYTES ? (uint32_t)bytes : 0;
+}
+
 static groupnorm_params params_for(const ckl_plan *plan, const ckl_groupnorm_args *a, groupnorm_slicing slicing)
 {
     const ckl_groupnorm_desc *d = plan->desc;
@@ -121,6 +129,7 @@ static groupnorm_params params_for(const ckl_plan *plan, const ckl_groupnorm_arg
                                .eps = d->eps,
                                .x = a->x,
                                .dy = a->dy,
+                               .image_bytes = { early_bytes(d), early_bytes(d) },
                                .gamma = a->gamma,
                                .beta = a->beta,
                                .y = d->direction == CKL_DIRECTION_FORWARD ? a->y : a->dx,

@@ -45,33 +45,34 @@
     X(owner, int, early, "0", "", "slices side by side whose entries become one before all meet; 0: none")     \
     X(owner, bool, prefetch, "0", "0 1", "forward: L2 is asked for slices while the kernel before may run")
 
-#define GROUPNORM_PARAMS(X, owner) \
-    X(owner, i64, channels)        \
-    X(owner, i64, pixels)          \
-    X(owner, i32, bundles)         \
-    X(owner, i32, slices)          \
-    X(owner, i32, ranges)          \
-    X(owner, i32, range)           \
-    X(owner, i32, units)           \
-    X(owner, f32, reciprocal)      \
-    X(owner, f32, eps)             \
-    X(owner, pointer, x)           \
-    X(owner, pointer, dy)          \
-    X(owner, pointer, gamma)       \
-    X(owner, pointer, beta)        \
-    X(owner, pointer, y)           \
-    X(owner, pointer, mean)        \
-    X(owner, pointer, rstd)        \
-    X(owner, pointer, entries)     \
-    X(owner, pointer, early)       \
-    X(owner, pointer, merged)      \
-    X(owner, pointer, partial)     \
-    X(owner, pointer, counters)    \
-    X(owner, pointer, arrived)     \
-    X(owner, u32, strips)          \
-    X(owner, u32, lag)             \
-    X(owner, i64, lines)           \
-    X(owner, pointer, dgamma)      \
+#define GROUPNORM_PARAMS(X, owner)  \
+    X(owner, i64, channels)         \
+    X(owner, i64, pixels)           \
+    X(owner, i32, bundles)          \
+    X(owner, i32, slices)           \
+    X(owner, i32, ranges)           \
+    X(owner, i32, range)            \
+    X(owner, i32, units)            \
+    X(owner, f32, reciprocal)       \
+    X(owner, f32, eps)              \
+    X(owner, pointer, x)            \
+    X(owner, pointer, dy)           \
+    X(owner, u32, image_bytes, [2]) \
+    X(owner, pointer, gamma)        \
+    X(owner, pointer, beta)         \
+    X(owner, pointer, y)            \
+    X(owner, pointer, mean)         \
+    X(owner, pointer, rstd)         \
+    X(owner, pointer, entries)      \
+    X(owner, pointer, early)        \
+    X(owner, pointer, merged)       \
+    X(owner, pointer, partial)      \
+    X(owner, pointer, counters)     \
+    X(owner, pointer, arrived)      \
+    X(owner, u32, strips)           \
+    X(owner, u32, lag)              \
+    X(owner, i64, lines)            \
+    X(owner, pointer, dgamma)       \
     X(owner, pointer, dbeta)
 
 /*
@@ -81,6 +82,7 @@
  *     slices, ranges             slices of a bundle, of a channel
  *     range, units               units of a slice, of a channel
  *     reciprocal                 of the elements of a group
+ *     image_bytes                of all of x and of dy, of small gradients; else 0
  *     y                          or dx
  *     mean, rstd                 (GROUPS,IMAGES)
  *     entries, early, merged     workspace: (LANES,BUNDLE,GROUPNORM_ENTRY,BLOCKS,BUNDLES), the same of early ones,

@@ -6,6 +6,7 @@
 
 #include "cute/kernel.h"
 #include "skeletons/first_thread.h"
+#include "skeletons/prefetch.h"
 
 bool groupnorm_has_column(const groupnorm_kernel *k)
 {
@@ -24,12 +25,21 @@ static void begin(groupnorm_kernel *k)
     k->does->begin(k);
 }
 
+/* Asks L2 for small images. */
+static void ask_early(const groupnorm_slice *s)
+{
+    const val pointers[] = { s->a.x, s->a.dy };
+    prefetch_early(0, pointers, s->a.image_bytes, 2);
+}
+
 /* The same before the slice is loaded: while the kernel before may run, L2 is asked for it, or nothing is done. */
 static void begin_and_wait(groupnorm_kernel *k)
 {
     const bool asks = k->s.cfg->prefetch;
-    if (!asks)
+    if (!asks) {
+        ask_early(&k->s);
         groupnorm_wait();
+    }
     begin(k);
     if (asks) {
         groupnorm_prefetch(&k->s, &k->w, &k->slices);

@@ -15,6 +15,7 @@
 #include "cute/vectors.h"
 #include "operators/permute/permute_gather.h"
 #include "operators/permute/transpose_tile.h"
+#include "skeletons/prefetch.h"
 
 enum { STEPS_MAX = 16, SIDE_MAX = 4, WORD_BYTES = 4 };
 enum { WIDEST_BYTES = PERMUTE_GATHER_BYTES, WINDOW_WORDS = WIDEST_BYTES / WORD_BYTES };
@@ -118,6 +119,14 @@ static void store_elements(const window *w, const val *cut)
             set(element_of(w, w->y, e), 0, element[e]);
 }
 
+/* L2 is asked for a small x while the kernel before may still run. */
+static void begin(const permute_gather_values *p)
+{
+    prefetch_early(0, &p->x, &p->x_bytes, 1);
+    launch_dependents();
+    grid_wait();
+}
+
 /* Cuts a window out of the aligned vectors of x from `low` on. */
 static void cut_window(const window *w, val low)
 {
@@ -143,8 +152,7 @@ static void gather_windows(const permute_gather_config *cfg, const permute_gathe
     val exists = logical_and(lt(index, p->count), lt(w.first, convert(I32, p->run)));
     val low = bit_and(w.x, imm_as(U64, -WIDEST_BYTES));
     val in_x = logical_and(ge(low, p->x), le(add(low, imm(2 * WIDEST_BYTES)), p->end));
-    launch_dependents();
-    grid_wait(); // what is above overlaps the end of the kernel before
+    begin(p);
     IF(logical_and(exists, logical_not(in_x)))
         for (int e = 0; e < WIDEST_BYTES / cfg->element; e++)
             IF(has_element(&w, e))
@@ -179,8 +187,7 @@ void permute_gather(const void *config, int kernel)
             fill(rX[s][e], imm_as(rX[s][e].regs[0].type, 0));
         }
     }
-    launch_dependents();
-    grid_wait(); // what is above overlaps the end of the kernel before
+    begin(&p);
     for (int s = 0; s < cfg->steps; s++)
         IF(inside[s])
             for (int e = 0; e < vectors; e++)

@@ -17,20 +17,21 @@ enum { PERMUTE_GATHER_BYTES = 16 }; // of an access at most
 FIELD_STRUCT(permute_gather_config, PERMUTE_GATHER_CONFIG);
 
 /* Strides are bytes. factor and shift divide by a mode's size (cute/divisor.h). */
-#define PERMUTE_GATHER_PARAMS(X, owner)                    \
-    X(owner, u32, count)                                   \
-    X(owner, pointer, x)                                   \
-    X(owner, pointer, y)                                   \
-    X(owner, i64, turned_x) /* between words */            \
-    X(owner, i64, turned_y)                                \
-    X(owner, u32, width) /* accesses along x, of blocks */ \
-    X(owner, u32, height)                                  \
-    X(owner, pointer, end) /* of x */                      \
-    X(owner, u32, run)     /* bytes, of windows */         \
-    X(owner, u32, size, [PERMUTE_SPLIT_MAX])               \
-    X(owner, u32, factor, [PERMUTE_SPLIT_MAX])             \
-    X(owner, u32, shift, [PERMUTE_SPLIT_MAX])              \
-    X(owner, i64, stride_x, [PERMUTE_SPLIT_MAX])           \
+#define PERMUTE_GATHER_PARAMS(X, owner)                     \
+    X(owner, u32, count)                                    \
+    X(owner, pointer, x)                                    \
+    X(owner, u32, x_bytes) /* to its end, if few; else 0 */ \
+    X(owner, pointer, y)                                    \
+    X(owner, i64, turned_x) /* between words */             \
+    X(owner, i64, turned_y)                                 \
+    X(owner, u32, width) /* accesses along x, of blocks */  \
+    X(owner, u32, height)                                   \
+    X(owner, pointer, end) /* of x */                       \
+    X(owner, u32, run)     /* bytes, of windows */          \
+    X(owner, u32, size, [PERMUTE_SPLIT_MAX])                \
+    X(owner, u32, factor, [PERMUTE_SPLIT_MAX])              \
+    X(owner, u32, shift, [PERMUTE_SPLIT_MAX])               \
+    X(owner, i64, stride_x, [PERMUTE_SPLIT_MAX])            \
     X(owner, i64, stride_y, [PERMUTE_SPLIT_MAX])
 
 KERNEL_PARAMS(permute_gather, PERMUTE_GATHER_PARAMS);

@@ -4,6 +4,7 @@
 #include "base/math.h"
 #include "operators/permute/permute_gather.h"
 #include "skeletons/memory_cost.h"
+#include "skeletons/prefetch.h"
 
 enum { WORD_BYTES = 4, SECTOR_BYTES = 32, LINE_BYTES = 128, WIDEST_BYTES = PERMUTE_GATHER_BYTES };
 
@@ -312,14 +313,13 @@ static ckl_status admit_gather(const void *problem, const ckl_device_info *devic
     return CKL_OK;
 }
 
-/* Of windows: bytes of a run, and where x ends. */
-static void find_end(const permutation *p, permute_gather_params *params)
+/* From the first byte of x to its last. */
+static int64_t span_of(const permutation *p)
 {
     int64_t last = 0;
     for (int i = 0; i < p->rank; i++)
         last += (p->modes[i].size - 1) * p->modes[i].x;
-    params->run = (uint32_t)(p->modes[p->rank - 1].size * p->bytes);
-    params->end = (const char *)params->x + (last + 1) * p->bytes;
+    return (last + 1) * p->bytes;
 }
 
 /* One launch. */
@@ -327,16 +327,20 @@ static ckl_status launch_all(const ckl_plan *plan, int kernel, const accesses *a
                              ckl_stream stream)
 {
     const permute_gather_config *c = plan->config;
-    int64_t count = permutation_elements(&a->of);
+    const permutation *p = plan->desc;
+    const int64_t count = permutation_elements(&a->of), span = span_of(p);
     permute_gather_params params = { .count = (uint32_t)count,
                                      .x = x,
+                                     .x_bytes = span <= PREFETCHED_BYTES ? (uint32_t)span : 0,
                                      .y = y,
                                      .turned_x = a->words.x * a->unit_x,
                                      .turned_y = a->words.y * a->unit_y,
                                      .width = (uint32_t)a->width,
                                      .height = (uint32_t)a->height };
-    if (c->cut)
-        find_end(plan->desc, &params);
+    if (c->cut) {
+        params.run = (uint32_t)(p->modes[p->rank - 1].size * p->bytes);
+        params.end = x + span;
+    }
     for (int i = 0; i < a->of.rank; i++) {
         permute_mode m = a->of.modes[i];
         divisor d = divisor_of(m.size);

@@ -463,9 +463,7 @@ void reduce_columns(const void *config, int kernel)
     find_place(&k);
     find_existing(&k);
     prefetch(&k);
-    if (cfg->overlap)
-        launch_dependents();
-    grid_wait(); // what is above overlaps the end of the kernel before, where the target knows how
+    reduce_wait(cfg->overlap);
     begin_states(&k);
     IF(has_columns(&k)) {
         load_pivots(&k);

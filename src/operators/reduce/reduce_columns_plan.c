@@ -136,7 +136,7 @@ static void share_columns(const reduce_view *v, const ckl_device_info *device, i
     if (full && bytes_of(v) > overlapping && dtype_bytes(c->kind.dtype) == WORD_BYTES &&
         reduce_state_words(&c->kind, c->compensated) == 1)
         c->steps = STEPS_MAX;
-    c->overlap = bytes_of(v) <= overlapping || full;
+    c->overlap = bytes_of(v) <= overlapping || full ? reduce_overlap(v) : REDUCE_ALONE;
     c->prefetch =
         c->overlap && !is_ragged(v, c) && ctas <= fit && c->vec * dtype_bytes(c->kind.dtype) == REDUCE_ACCESS_BYTES;
 }
@@ -250,6 +250,7 @@ static ckl_status admit_columns(const void *desc, const ckl_device_info *device,
     TRY(check_columns(v));
     TRY(reduce_check_kind("columns", v, &c->kind));
     TRY(reduce_check_threads("columns", c->threads, device));
+    TRY(reduce_check_overlap("columns", c->overlap));
     TRY(reduce_check_vectors("columns", c->vec, c->steps, c->kind.dtype));
     if (!is_power_of_two(c->lanes) || c->lanes > c->threads)
         FAIL(CKL_INVALID, "reduce columns: lanes=%d must be a power of two up to threads=%d", c->lanes, c->threads);

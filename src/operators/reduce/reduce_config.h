@@ -70,7 +70,8 @@ typedef struct reduce_kind {
     X(owner, bool, one_tile, "0", "0 1", "a row is one tile: of a CTA's, too, the last step alone is guarded")        \
     X(owner, int, split, "1", "1 2 4 8 16 32 128 264 528 1056", "CTAs of a row; the last to start finishes it")       \
     X(owner, bool, prefetch, "0", "0 1", "the first tile is prefetched to L2 while the kernel before runs")           \
-    X(owner, bool, overlap, "1", "0 1", "CTAs of the next kernel may come while these run")                           \
+    X(owner, int, overlap, "1", "0 1 2",                                                                              \
+      "CTAs of the next kernel may come while these run: 1 at once, 2 when they may read")                            \
     X(owner, bool, strided, "0", "0 1", "the elements of a row are not side by side")                                 \
     X(owner, bool, compensated, "0", "0 1", "sums of many blocks carry their rounding errors along")                  \
     X(owner, int, ctas_per_sm, "0", "0 2 3 4 8", "CTAs that shall fit on an SM: bounds registers; 0: any")
@@ -83,7 +84,8 @@ typedef struct reduce_kind {
     X(owner, int, steps, "4", "1 2 4 8", "vectors of a thread in flight, below each other")                 \
     X(owner, int, split, "1", "1 2 4 8 16 264", "CTAs of a column; the last to finish merges their sums")   \
     X(owner, bool, prefetch, "0", "0 1", "the first tile is prefetched to L2 while the kernel before runs") \
-    X(owner, bool, overlap, "1", "0 1", "CTAs of the next kernel may come while these run")                 \
+    X(owner, int, overlap, "1", "0 1 2",                                                                    \
+      "CTAs of the next kernel may come while these run: 1 at once, 2 when they may read")                  \
     X(owner, bool, compensated, "0", "0 1", "sums of many blocks carry their rounding errors along")
 
 typedef struct reduce_ladder_config {
@@ -173,6 +175,10 @@ enum {
     REDUCE_OVERLAP_BYTES = 32 << 20, // of an x: reading less takes less time than early CTAs cost, which crowd some SMs
 };
 
+/* The kinds of `overlap`, and which one of a problem whose next launch may come. */
+enum { REDUCE_ALONE, REDUCE_OVERLAPS, REDUCE_OVERLAPS_LATER };
+int reduce_overlap(const reduce_view *v);
+
 /* The reduced mode whose elements lie nearest to each other. */
 reduce_mode reduce_inner_of(const reduce_view *v);
 
@@ -181,6 +187,7 @@ bool reduce_strides_divide(const reduce_mode *modes, int count, int vec);
 
 /* Checks of a config; `who` is the implementation. */
 ckl_status reduce_check_kind(const char *who, const reduce_view *v, const reduce_kind *have);
+ckl_status reduce_check_overlap(const char *who, int overlap);
 ckl_status reduce_check_threads(const char *who, int threads, const ckl_device_info *device);
 ckl_status reduce_check_vectors(const char *who, int vec, int steps, ckl_dtype dtype);
 

@@ -72,6 +72,15 @@ void reduce_count(const reducer *r, val count, reduce_batch *batch)
     batch->share = rcp(count);
 }
 
+void reduce_wait(int overlap)
+{
+    if (overlap == REDUCE_OVERLAPS)
+        launch_dependents();
+    grid_wait();
+    if (overlap == REDUCE_OVERLAPS_LATER)
+        launch_dependents();
+}
+
 void reduce_accumulate(const reducer *r, reduce_batch *batch, val pivot, val *state)
 {
     reduce_count(r, state[0], batch);

@@ -99,6 +99,9 @@ void reduce_count(const reducer *r, val count, reduce_batch *batch);
 /* Counts and accumulates. */
 void reduce_accumulate(const reducer *r, reduce_batch *batch, val pivot, val *state);
 
+/* What is above overlaps the end of the kernel before, and the next one begins as its config's `overlap` says. */
+void reduce_wait(int overlap);
+
 /* The last CTA (reduce_merge.c) */
 
 /*

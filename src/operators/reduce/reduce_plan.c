@@ -12,6 +12,17 @@ enum {
     STEPS_LIMIT = 16,        // of a config
 };
 
+/*
+ * Early CTAs of the next launch wait on the SMs that end first: max of 4x48x12288 bf16 over two axes takes 3.55 us with
+ * them, 2.76 if they come later, std of 64x10664 2.49 and 1.98. Little work is over before these are there.
+ */
+int reduce_overlap(const reduce_view *v)
+{
+    enum { BYTES_MAX = 1 << 20 };
+    const int64_t bytes = v->rows * v->count * dtype_bytes(v->kind.dtype);
+    return bytes <= BYTES_MAX ? REDUCE_OVERLAPS : REDUCE_OVERLAPS_LATER;
+}
+
 reduce_mode reduce_inner_of(const reduce_view *v)
 {
     return v->reduced[v->kind.reduced - 1];
@@ -38,6 +49,13 @@ ckl_status reduce_check_threads(const char *who, int threads, const ckl_device_i
     if (threads < WARP || !is_power_of_two(threads) || threads > device->threads_per_cta_max)
         FAIL(CKL_INVALID, "reduce %s: threads=%d must be a power of two from 32 to %d", who, threads,
              device->threads_per_cta_max);
+    return CKL_OK;
+}
+
+ckl_status reduce_check_overlap(const char *who, int overlap)
+{
+    if (overlap < REDUCE_ALONE || overlap > REDUCE_OVERLAPS_LATER)
+        FAIL(CKL_INVALID, "reduce %s: overlap=%d is not in %d..%d", who, overlap, REDUCE_ALONE, REDUCE_OVERLAPS_LATER);
     return CKL_OK;
 }
 

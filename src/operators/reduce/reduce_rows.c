@@ -405,9 +405,7 @@ void reduce_rows(const void *config, int kernel)
     k.here = in_segments(cfg, find_place(cfg, k.p.rows));
     k.gRow = reduce_row(&cfg->kind, &k.p, k.here.row);
     prefetch(&k);
-    if (cfg->overlap)
-        launch_dependents();
-    grid_wait(); // what is above overlaps the end of the kernel before, where the target can
+    reduce_wait(cfg->overlap);
     if (cfg->split > 1) {
         k.counter = add(k.p.counters, convert(U64, mul(k.here.row, imm(4))));
         k.arrival = reduce_arrive(k.counter);

@@ -468,6 +468,8 @@ static const test_reject rejects[] = {
       "reduce rows: row_threads=64 must be a power of two up to 32, or threads=" },
     { "shape=64x64 axes=1 impl=rows config='segments=2'", CKL_INVALID,
       "reduce rows: segments=2 is no power of two up to row_threads=" },
+    { "shape=64x64 axes=1 impl=rows config='overlap=3'", CKL_INVALID, "reduce rows: overlap=3 is not in 0..2" },
+    { "shape=64x64 axes=0 impl=columns config='overlap=-1'", CKL_INVALID, "reduce columns: overlap=-1 is not in 0..2" },
     { "shape=2^20 impl=rows config='split=0'", CKL_INVALID, "reduce rows: split=0 is not positive" },
     { "shape=2^20 impl=rows config='steps=32'", CKL_INVALID, "reduce rows: steps=32 is not in 1..16" },
     { "shape=8x8 axes=1,x", CKL_INVALID, "reduce: axes=1,x is not up to 5 sizes" },

@@ -262,7 +262,7 @@ static const field desc_fields[] = { SOFTMAX_SIZES(FIELD_ROW, ckl_softmax_desc) 
 
 static const field row_fields[] = { ROW_FIELDS };
 static const field pipeline_fields[] = { ROW_FIELDS ROW_FLOW(FIELD_NESTED, (softmax_row_config, flow)) };
-static const field column_fields[] = { COLUMN_FIELDS };
+static const field column_fields[] = { COLUMN_FIELDS SOFTMAX_COLUMN_WAIT(FIELD_ROW, softmax_column_config) };
 static const field column_long_fields[] = { CHUNK_FIELDS };
 static const field column_held_fields[] = { CHUNK_FIELDS SOFTMAX_COLUMN_HELD(FIELD_ROW, softmax_column_config) };
 

@@ -4,6 +4,8 @@
  */
 #include "operators/softmax/softmax_column.h"
 
+#include "skeletons/prefetch.h"
+
 /*
  * f32 scores are replaced by their exponentials. Packed scores take half the registers and stay, and a logarithm needs
  * them; their exponentials are computed again at the end.
@@ -32,6 +34,16 @@ static void keep_inputs(const columns *c, const tensor *rX)
     write_visit(c)(c, &c->place, rX, &found);
 }
 
+/* Small inputs come to L2 while the launch before may still run; their lines follow each other. */
+static void ask_early(const columns *c)
+{
+    val inputs[SOFTMAX_INPUTS_MAX];
+    for (int i = 0; i < softmax_inputs(c->form); i++)
+        inputs[i] = softmax_input(c->form, &c->p, i);
+    prefetch_small_rows(inputs, softmax_inputs(c->form), mul(c->p.outer, c->p.n), c->p.inner, c->p.inner,
+                        c->form->dtype);
+}
+
 void softmax_column(const void *config, int kernel)
 {
     const softmax_column_config *cfg = config;
@@ -42,8 +54,12 @@ void softmax_column(const void *config, int kernel)
     tensor rX[SOFTMAX_INPUTS_MAX]; // (VEC,STEPS)
     min_ctas_per_sm(cfg->form.ctas_per_sm);
     c.place = column_here(&c.split, c.p.n, c.p.inner, c.p.strips);
-    launch_dependents();
+    ask_early(&c);
+    if (cfg->early)
+        launch_dependents();
     grid_wait(); // what is above overlaps the end of the kernel before
+    if (!cfg->early)
+        launch_dependents();
     load_inputs(&c, &c.place, rX);
     cluster_meet(c.split.cluster);
     (exponentials ? keep_exponentials : keep_inputs)(&c, rX);

@@ -91,13 +91,9 @@ int softmax_ctas_that_hold(const ckl_softmax_desc *d, const ckl_device_info *dev
  * eight CTAs, or clusters come in turns: 3x2048x1071 f16 23.7 us by clusters of four, read twice 17.2; gradients of
  * 2048x2557 bf16 27.2 by eight, 16.7.
  */
-ckl_status softmax_choose_column(const void *desc, const ckl_device_info *device, void *config)
+static ckl_status choose_split(const ckl_softmax_desc *d, const ckl_device_info *device, softmax_column_config *c)
 {
     enum { BYTES_MIN_GRADIENTS = 4 << 20 };
-    const ckl_softmax_desc *d = desc;
-    softmax_column_config *c = config;
-    TRY(softmax_check_other_axis("softmax column", d));
-    c->form = softmax_form_of(d);
     if (choose_short(d, c))
         return CKL_OK;
     const int ctas = softmax_ctas_that_hold(d, device, &c->split), most = residency_cluster_max(device);
@@ -111,6 +107,28 @@ ckl_status softmax_choose_column(const void *desc, const ckl_device_info *device
     halve_columns(d, c);
     if (wants_two_ctas(d, device, &c->split))
         c->form.ctas_per_sm = 2;
+    return CKL_OK;
+}
+
+/*
+ * A few microseconds' work of many CTAs crowd some SMs if the next launch may come before the wait: 80x7168 bf16 takes
+ * 3.33 us so and 2.10 else, 2304x384 4.59 and 3.77; little work waits longer else: 24x408, gradients, 1.28 and 1.44.
+ */
+static bool is_little(const ckl_softmax_desc *d, const softmax_column_config *c)
+{
+    enum { BYTES_MAX = 2000000 };
+    const int64_t tensors = softmax_inputs(&c->form) + 1;
+    return c->split.cluster == 1 && tensors * tensor_bytes(d) <= BYTES_MAX;
+}
+
+ckl_status softmax_choose_column(const void *desc, const ckl_device_info *device, void *config)
+{
+    const ckl_softmax_desc *d = desc;
+    softmax_column_config *c = config;
+    TRY(softmax_check_other_axis("softmax column", d));
+    c->form = softmax_form_of(d);
+    TRY(choose_split(d, device, c));
+    c->early = is_little(d, c);
     return CKL_OK;
 }
 

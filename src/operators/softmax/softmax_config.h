@@ -55,6 +55,11 @@ typedef struct softmax_row_config {
 #define SOFTMAX_COLUMN_HELD(X, owner)                              \
     X(owner, int, kept, "0", "0 2 4", "further ones in registers") \
     X(owner, int, loading, "132", "0 99 132", "CTAs that load at once; 0: a chunk is a strip, whose CTA meets nobody")
+
+/* And of `column` alone. */
+#define SOFTMAX_COLUMN_WAIT(X, owner) \
+    X(owner, bool, early, "0", "0 1", "little work: several launches wait for each other at once")
+
 enum { SOFTMAX_KEPT_MAX = 8, SOFTMAX_COPY_BYTES_MIN = 4 }; // of cp.async
 
 /* Kernels whose rows lie across memory. */
@@ -63,6 +68,7 @@ typedef struct softmax_column_config {
     column_split split;
     SOFTMAX_COLUMN_CHUNK(FIELD_MEMBER, )
     SOFTMAX_COLUMN_HELD(FIELD_MEMBER, )
+    SOFTMAX_COLUMN_WAIT(FIELD_MEMBER, )
 } softmax_column_config;
 
 /* Lines of a chunk. */
