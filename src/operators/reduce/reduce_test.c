@@ -359,6 +359,8 @@ static const char *const cases[] = {
     "op=max shape=301x512 axes=0 dtype=bf16 impl=columns config='split=5 lanes=64' # fewer layers than columns of a "
     "lane",
     "op=sum shape=5x301x1000 axes=1 dtype=bf16 impl=columns config='lanes=32 split=3 prefetch=1'",
+    "op=max shape=9x700 axes=0 dtype=f16 impl=columns config='overlap=2' # waits first",
+    "op=sum shape=70x900 axes=1 impl=rows config='overlap=2'",
     "op=var shape=3x5000 axes=1 dtype=f16 impl=rows config='split=4'              # and of three",
     "op=sum shape=9000x8 axes=0 impl=columns                   # long columns",
     "op=var shape=2000x8 axes=0 dtype=bf16 impl=columns",

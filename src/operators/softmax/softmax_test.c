@@ -148,6 +148,7 @@ static const char *const cases[] = {
     "shape=577x37 axis=0 dtype=bf16 fill=hard      # the same, two CTAs an SM",
     "shape=37x15 axis=0 direction=backward",
     "shape=5x33x64 axis=1 dtype=f16 log=1          # batched columns",
+    "shape=2x24x96 axis=1 impl=column config='threads=32 lanes=8 vec=4 steps=6 early=0' # waits first",
     "shape=5x33x64 axis=-2 dtype=bf16 direction=backward log=1",
     "shape=3x700x40 axis=1                         # a full CTA, a strip cut short",
     "shape=512x64 axis=0 direction=backward        # whole columns",
