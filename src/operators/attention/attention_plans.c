@@ -89,7 +89,7 @@ static uint32_t early_bytes_of(const attention_strides *s)
                   heads = product_i64(s->heads.size - 1, s->heads.stride),
                   batches = product_i64(s->batch.size - 1, s->batch.stride);
     const int64_t bytes = product_i64(2, sum_i64(sum_i64(tokens, heads), sum_i64(batches, s->d)));
-    return s->tokens.size && bytes <= most ? (uint32_t)bytes : 0;
+    return s->tokens.size && bytes > 0 && bytes <= most ? (uint32_t)bytes : 0;
 }
 
 /* Pointers and strides, for kernels without and with TMA. Gradients lie as what they are of. */
