@@ -30,5 +30,11 @@ void prefetch_small_rows(const val *pointers, int count, val rows, val cols, val
     X(owner, pointer, early, [(count)]) \
     X(owner, u32, early_bytes, [(count)])
 
-/* Asks for them, by one thread of each CTA. */
+/* The bytes that a launch gives: all, if there are some and no more than `most`; else 0. */
+static inline uint32_t early_bytes(int64_t bytes, int64_t most)
+{
+    return bytes > 0 && bytes <= most ? (uint32_t)bytes : 0;
+}
+
+/* Asks for them, by one thread of each CTA: another than that of the barriers, where there are some. */
 void prefetch_early(int by, const val *pointers, const val *bytes, int count);

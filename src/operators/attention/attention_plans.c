@@ -84,12 +84,11 @@ static void to_windows(param_tensor *box)
 /* From its first byte to its last, where there are few. */
 static uint32_t early_bytes_of(const attention_strides *s)
 {
-    const int64_t most = PREFETCHED_BYTES / (ATTENTION_TENSORS - 1);
     const int64_t tokens = product_i64(s->tokens.size - 1, s->tokens.stride),
                   heads = product_i64(s->heads.size - 1, s->heads.stride),
                   batches = product_i64(s->batch.size - 1, s->batch.stride);
     const int64_t bytes = product_i64(2, sum_i64(sum_i64(tokens, heads), sum_i64(batches, s->d)));
-    return s->tokens.size && bytes > 0 && bytes <= most ? (uint32_t)bytes : 0;
+    return s->tokens.size ? early_bytes(bytes, PREFETCHED_BYTES / (ATTENTION_TENSORS - 1)) : 0;
 }
 
 /* Pointers and strides, for kernels without and with TMA. Gradients lie as what they are of. */
@@ -101,7 +100,7 @@ static void set_tensors(const ckl_attention_desc *d, const ckl_attention_args *x
     for (int i = 0; i < ATTENTION_TENSORS; i++) {
         const attention_strides s = attention_strides_of(d, i);
         p->x[i] = pointers[i];
-        p->early[i] = i == ATTENTION_O ? gradients[i] : pointers[i];
+        p->early[i] = i == ATTENTION_O ? gradients[i] : pointers[i]; // q, k, v and dout
         p->early_bytes[i] = early_bytes_of(&s);
         p->grad[i] = gradients[i];
         p->ld[i] = s.tokens.stride;

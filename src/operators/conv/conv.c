@@ -340,7 +340,7 @@ ckl_status conv_check_form(const char *who, const ckl_conv_desc *d, const conv_f
 void conv_read_early(conv_params *p, int number, const void *from, int64_t bytes)
 {
     p->early[number] = from;
-    p->early_bytes[number] = from && bytes > 0 && bytes <= PREFETCHED_BYTES ? (uint32_t)bytes : 0;
+    p->early_bytes[number] = from ? early_bytes(bytes, PREFETCHED_BYTES) : 0;
 }
 
 int64_t conv_span_bytes(const conv_tensor *t, ckl_dtype dtype)

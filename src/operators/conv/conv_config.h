@@ -223,10 +223,10 @@ KERNEL_PARAMS(conv, CONV_PARAMS);
 void conv_read_early(conv_params *params, int number, const void *from, int64_t bytes);
 int64_t conv_span_bytes(const conv_tensor *tensor, ckl_dtype dtype);
 
-/* Is the image that is read, of the problem or of a plane of it, one of those? */
+/* Are there few bytes of the image that is read? */
 bool conv_is_early(const ckl_conv_desc *desc);
 
-/* With the tensors that are read, but copies in the workspace, which the launch before writes, to be asked for. */
+/* conv_wait() asks for what is read, but not for copies in the workspace, which the launch before writes. */
 conv_params conv_params_of(const ckl_plan *plan, const ckl_conv_desc *desc, const ckl_conv_args *args);
 
 /*

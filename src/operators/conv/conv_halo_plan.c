@@ -236,7 +236,7 @@ static ckl_status launch_halo(const ckl_plan *plan, const void *args, ckl_stream
     if (!PLAN_ALIGNED(16, a.x, a.y, a.residual))
         FAIL(CKL_INVALID, "conv halo: a pointer is not aligned to 16 bytes; impl=depthwise takes any");
     conv_params p = conv_params_of(plan, d, &a);
-    conv_read_early(&p, 0, a.x, conv_span_bytes(&x, d->dtype));
+    conv_read_early(&p, 0, a.x, conv_span_bytes(&x, d->dtype)); // of a gradient dy
     const int64_t channels_of_row = conv_halo_shape_of(plan->config).channels,
                   row_bytes = channels_of_row < d->k ? 2 * channels_of_row : 256; // whole pixels lie side by side
     p.mX = conv_pixels(a.x, &x, row_bytes);

@@ -120,8 +120,8 @@ static void take_tile(const ckl_conv_desc *d, const ckl_device_info *device, con
 }
 
 /*
- * CTAs of an SM that have a tile each; fewer have more registers: 27 images of 37x37 to 96 4.97 us, 4.68 by two. Of few
- * filters three are registers enough: 8 of 104x104 to 32 3.53, by two 4.22.
+ * CTAs of an SM that have a tile each, as fewer have more registers: 27 images of 37x37 to 96 4.97 us, 4.68 by two. Few
+ * filters leave registers enough to three: 8 of 104x104 to 32 3.53 by four, 4.22 by two.
  */
 static int ctas_with_tiles(const ckl_conv_desc *d, const conv_stem_config *c, const ckl_device_info *device)
 {

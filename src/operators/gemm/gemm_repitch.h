@@ -14,8 +14,8 @@ enum {
 
 /*
  * Parameters of up to two copies; those of every implementation that makes some begin with them. CTAs from `second` on
- * make the second copy. Rows and their length are the source's, or those that a list takes of the first matrix, which
- * then has list_rows.
+ * make the second copy. from_bytes: of small sources, which L2 is asked for; else 0. Rows and their length are the
+ * source's, or those that a list takes of the first matrix, which then has list_rows.
  */
 #define GEMM_REPITCH_PARAMS(X, owner) \
     X(owner, pointer, from, [2])      \

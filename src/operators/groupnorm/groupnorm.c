@@ -105,10 +105,10 @@ static workspace_parts workspace_of(const ckl_plan *plan, groupnorm_slicing slic
 }
 
 /* Of x and of dy, which L2 is asked for while the launch before may still run. */
-static uint32_t early_bytes(const ckl_groupnorm_desc *d)
+static uint32_t image_bytes(const ckl_groupnorm_desc *d)
 {
     const int64_t bytes = product_i64(elements_of(d), dtype_bytes(d->dtype));
-    return d->direction == CKL_DIRECTION_BACKWARD && 2 * bytes <= PREFETCHED_BYTES ? (uint32_t)bytes : 0;
+    return d->direction == CKL_DIRECTION_BACKWARD ? early_bytes(bytes, PREFETCHED_BYTES / 2) : 0;
 }
 
 static groupnorm_params params_for(const ckl_plan *plan, const ckl_groupnorm_args *a, groupnorm_slicing slicing)
@@ -129,7 +129,7 @@ static groupnorm_params params_for(const ckl_plan *plan, const ckl_groupnorm_arg
                                .eps = d->eps,
                                .x = a->x,
                                .dy = a->dy,
-                               .image_bytes = { early_bytes(d), early_bytes(d) },
+                               .image_bytes = { image_bytes(d), image_bytes(d) },
                                .gamma = a->gamma,
                                .beta = a->beta,
                                .y = d->direction == CKL_DIRECTION_FORWARD ? a->y : a->dx,

@@ -331,7 +331,7 @@ static ckl_status launch_all(const ckl_plan *plan, int kernel, const accesses *a
     const int64_t count = permutation_elements(&a->of), span = span_of(p);
     permute_gather_params params = { .count = (uint32_t)count,
                                      .x = x,
-                                     .x_bytes = span <= PREFETCHED_BYTES ? (uint32_t)span : 0,
+                                     .x_bytes = early_bytes(span, PREFETCHED_BYTES),
                                      .y = y,
                                      .turned_x = a->words.x * a->unit_x,
                                      .turned_y = a->words.y * a->unit_y,
